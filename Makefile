@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # What is compiled when the checkout is installed: a change in it installs again.
-COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
+COMPILED := $(wildcard src/rocketeer/*/*.pyx src/rocketeer/*/*/*.pyx src/rocketeer/*/*.pxd src/rocketeer/*/*/*.pxd src/rocketeer/*/*.pxi src/rocketeer/*/*.h)
 
 # Bytecode is kept, whatever the environment says: tests start hundreds of servers, and each would compile all it imports.
 export PYTHONDONTWRITEBYTECODE :=
@@ -175,7 +175,8 @@ crash-states: $(READY_DEV)
 
 SANITIZED := tests/unit/record tests/unit/store tests/unit/remoting tests/unit/filter tests/unit/broker/test_send_reader.py \
 	tests/unit/client/test_shared_send.py tests/unit/broker/test_signed_runs.py tests/unit/security/test_signature.py \
-	tests/unit/broker/test_send_runs.py tests/unit/broker/test_send_turns.py tests/unit/broker/test_messages.py \
+	tests/unit/broker/test_send_runs.py tests/unit/broker/test_send_turns.py tests/unit/broker/test_send_ids.py \
+	tests/unit/broker/test_messages.py tests/unit/protocol/test_frame.py tests/unit/bench/test_steps.py \
 	tests/golden/test_records.py tests/golden/test_filters.py tests/golden/test_derived_files.py tests/property
 
 sanitize: $(READY_DEV)

@@ -11,12 +11,12 @@ from pathlib import Path
 from rocketeer.config import (
     BrokerConfig,
     NamesrvConfig,
-    Role,
     ServerConfig,
+    ServerRole,
     StoreConfig,
     effective_properties,
 )
-from rocketeer.config.keys import OLD_SPELLINGS, Key, known_keys
+from rocketeer.config.keys import OLD_SPELLINGS, ConfigKey, known_keys
 from rocketeer.config.reading import KEYS_WE_READ
 from rocketeer.config.unavailable import LOG_FOLDERS, NO_EFFECT, REFUSED
 
@@ -30,7 +30,7 @@ CLASSES = {
     "NamesrvConfig": "Of name servers",
 }
 _BROKER = effective_properties(BrokerConfig(), StoreConfig(), ServerConfig())
-_NAMESRV = effective_properties(NamesrvConfig(), role=Role.NAMESRV)
+_NAMESRV = effective_properties(NamesrvConfig(), role=ServerRole.NAMESRV)
 OUR_DEFAULTS = {owner: _NAMESRV if owner == "NamesrvConfig" else _BROKER for owner in CLASSES}
 HEAD = """# Keys
 
@@ -66,7 +66,7 @@ def _chapter(owner: str, title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _more(title: str, keys: list[Key]) -> Iterator[str]:
+def _more(title: str, keys: list[ConfigKey]) -> Iterator[str]:
     read = [key for key in keys if key.name in KEYS_WE_READ]
     if read:
         yield f"\n{title}\n"
@@ -76,11 +76,11 @@ def _more(title: str, keys: list[Key]) -> Iterator[str]:
             yield f"| `{key.name}` | {_default(key)} | {'ours' if key.since == 'ours' else 'as in 5.x'} |"
 
 
-def _row(key: Key) -> str:
+def _row(key: ConfigKey) -> str:
     return f"| `{key.name}` | {_default(key)} | {_state(key.name)} |"
 
 
-def _default(key: Key) -> str:
+def _default(key: ConfigKey) -> str:
     if key.default is None or key.default in ("", "-"):
         return ""
     if key.default.startswith("$"):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = ROOT / "src" / "rocketeer" / "client"
-INTERNAL = {"abandon", "assign_first", "heartbeat", "share_listener", "store", "working"}
+INTERNAL = {"abandon", "assign_first", "heartbeat", "share_listener", "working"}
 """Methods of the asyncio classes that are not for users."""
 WORDS = (
     ("async with ", "with "),

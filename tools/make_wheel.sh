@@ -4,7 +4,7 @@
 set -eu
 venv=$PWD/$1
 
-rm -rf build/lib.* build/bdist.* dist
+rm -rf build/lib build/lib.* build/bdist.* dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$venv/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation -w "$work/built" .
@@ -24,6 +24,8 @@ from rocketeer.compiled import COMPILED
 home = pathlib.Path(rocketeer.__file__).parent
 assert home.parent.name == "site-packages", home
 assert COMPILED, "the wheel's compiled modules were not found"
+assert not (home / "bench").exists(), "the benchmark runs from a checkout, it is no part of the wheel"
+assert not (home / "spark" / "bench").exists(), "neither are the benchmarks of Spark"
 print(f"{len(list(home.rglob('_*.so')))} compiled modules load from the installed wheel")
 END
 cd - >/dev/null

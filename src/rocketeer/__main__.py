@@ -1,7 +1,6 @@
 """`python -m rocketeer` is the same as `rocketeer`; both say which extra to install when one is missing."""
 
 import sys
-import traceback
 from importlib import import_module
 from typing import NoReturn
 
@@ -38,7 +37,7 @@ def _run(name: str, module: str, function: str = "main") -> NoReturn:
         getattr(import_module(module), function)()
     except ModuleNotFoundError as error:  # commands import what they need when they are called
         text = advice(f"the command {_command(name)}", error)
-        if text is None or not _is_ours(error):
+        if text is None:
             raise
         print(f"{name}: {text}", file=sys.stderr)
         sys.exit(1)
@@ -48,12 +47,6 @@ def _run(name: str, module: str, function: str = "main") -> NoReturn:
 def _command(name: str) -> str:
     words = [word for word in sys.argv[1:2] if not word.startswith("-")]
     return " ".join([name, *words])
-
-
-def _is_ours(error: ModuleNotFoundError) -> bool:
-    """Whether a module of this package wanted the library, and not a user's that it was told to load."""
-    *_, last = traceback.walk_tb(error.__traceback__)
-    return str(last[0].f_globals.get("__name__", "")).startswith("rocketeer")
 
 
 if __name__ == "__main__":

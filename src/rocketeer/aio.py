@@ -1,4 +1,4 @@
-"""The clients for asyncio: the names of `rocketeer`, with `async with` and `await`.
+"""The clients for asyncio: the names of `rocketeer` but App and LogHandler, with `async with` and `await`.
 
 from rocketeer.aio import Message, Producer
 
@@ -6,7 +6,7 @@ async with Producer("shop", nameserver="127.0.0.1:9876") as producer:
     print(await producer.send(Message("orders", b"...", tags="created", keys="42")))
 """
 
-from rocketeer.admin.awaited import Admin
+from rocketeer.admin.aio import Admin
 from rocketeer.client import api as _shared
 from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
 from rocketeer.client.aio.producer import Producer

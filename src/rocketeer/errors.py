@@ -321,7 +321,7 @@ class GroupError(RocketeerError):
     """A group of brokers, or its etcd, is not as it must be; the text says what was found and what to do."""
 
 
-class EtcdAway(GroupError):
+class EtcdUnavailable(GroupError):
     """No etcd answered, or not in time: what was asked may have been done or not."""
 
 

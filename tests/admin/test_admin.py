@@ -9,8 +9,8 @@ import pytest
 import rocketeer
 from rocketeer import Admin, Message, Producer
 from rocketeer.admin.base import AdminBase
-from rocketeer.admin.calling import PlanMethod
-from rocketeer.admin.results import Broker
+from rocketeer.admin.plan_method import PlanMethod
+from rocketeer.admin.results import ClusterBroker
 from rocketeer.aio import Admin as AsyncAdmin
 from rocketeer.errors import BrokerRefused, ClientClosed, ConfigError, NoNameServer, NoRoute
 from rocketeer.model.group import SubscriptionGroup
@@ -38,8 +38,8 @@ def test_the_cluster_is_seen_whole(admin: Admin, pair: TwoBrokers) -> None:
     known = admin.cluster_map()
     assert known.clusters == {"DefaultCluster": ("broker-a", "broker-b")}
     assert known.brokers == (
-        Broker("DefaultCluster", "broker-a", 0, pair.broker),
-        Broker("DefaultCluster", "broker-b", 0, pair.second),
+        ClusterBroker("DefaultCluster", "broker-a", 0, pair.broker),
+        ClusterBroker("DefaultCluster", "broker-b", 0, pair.second),
     )
     assert known.at("10.0.0.9:1").name == ""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 
 _numbers = itertools.count(1)
 
@@ -21,13 +21,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster"), peer=chosen_make()) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerCluster]:
     if request.node.get_closest_marker("own_cluster") is None:
         yield request.getfixturevalue("shared_cluster")
         return

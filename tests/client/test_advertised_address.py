@@ -14,7 +14,7 @@ from rocketeer.nameserver.server import NameServer
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import request
 from support.broker import broker_at
-from support.wire import Line
+from support.raw_connection import RawConnection
 
 
 def free_port() -> int:
@@ -80,7 +80,7 @@ async def test_clients_come_through_the_advertised_address(tmp_path: Path, gate:
 
 
 def send_and_pull(nameserver: str, gate: Gate) -> None:
-    with Line(nameserver) as line:
+    with RawConnection(nameserver) as line:
         route = line.ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}))
     assert f'"localhost:{gate.port}"'.encode() in route.body
     with Producer("shop", nameserver=nameserver) as producer:

@@ -8,11 +8,11 @@ from pathlib import Path
 from rocketeer.client.app import App
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.model.message import Message
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, until
 
 
-async def test_listeners_of_several_groups_work_together(cluster: Cluster, topic: str) -> None:
+async def test_listeners_of_several_groups_work_together(cluster: ServerCluster, topic: str) -> None:
     parcels = f"{topic}-parcels"
     make_topic(cluster, topic)
     make_topic(cluster, parcels)
@@ -64,7 +64,7 @@ def take(message):
 """
 
 
-def test_it_runs_from_the_shell_until_ctrl_c(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+def test_it_runs_from_the_shell_until_ctrl_c(cluster: ServerCluster, topic: str, tmp_path: Path) -> None:
     make_topic(cluster, topic)
     (tmp_path / "shop.py").write_text(MODULE.format(topic=topic))
     start = "import typer; from rocketeer.cli.run import run; typer.run(run)"

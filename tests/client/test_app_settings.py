@@ -24,7 +24,7 @@ from rocketeer import (
 )
 from rocketeer.client.apps.settings import app_settings, parse_settings, read_environment, read_file
 from rocketeer.config.ports import free_ports
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, until_sync
 
 FILE = """
@@ -200,7 +200,7 @@ def page(port: int, path: str) -> int:
         return 0
 
 
-def seen(cluster: Cluster, topic: str) -> list[str]:
+def seen(cluster: ServerCluster, topic: str) -> list[str]:
     from rocketeer import NoRoute, PullConsumer
 
     with PullConsumer("readers", nameserver=cluster.namesrv) as reader:
@@ -211,7 +211,7 @@ def seen(cluster: Cluster, topic: str) -> list[str]:
 
 
 def test_workers_share_the_work_tell_their_health_and_are_started_again(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: ServerCluster, topic: str, tmp_path: Path
 ) -> None:
     make_topic(cluster, topic, queues=4)
     make_topic(cluster, f"{topic}-seen", queues=1)
@@ -254,7 +254,7 @@ def test_workers_share_the_work_tell_their_health_and_are_started_again(
 
 
 def test_a_changed_file_starts_the_app_anew_and_a_broken_one_waits_for_the_next_change(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: ServerCluster, topic: str, tmp_path: Path
 ) -> None:
     make_topic(cluster, topic, queues=1)
     make_topic(cluster, f"{topic}-seen", queues=1)
@@ -276,7 +276,9 @@ def test_a_changed_file_starts_the_app_anew_and_a_broken_one_waits_for_the_next_
         until_sync(lambda: any("v2  two" in line for line in seen(cluster, topic)))
 
 
-def test_an_app_that_cannot_start_ends_all_workers_and_says_why(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_app_that_cannot_start_ends_all_workers_and_says_why(
+    cluster: ServerCluster, tmp_path: Path
+) -> None:
     (tmp_path / "shop.py").write_text(
         "from rocketeer import App\napp = App(group='g', start_timeout_s=1)\n"
         "@app.listener('T')\ndef take(message): ...\n@app.on_startup\ndef up(): raise RuntimeError('no database')\n"
@@ -290,7 +292,9 @@ def test_an_app_that_cannot_start_ends_all_workers_and_says_why(cluster: Cluster
     assert "worker cannot start" in done.stderr
 
 
-def test_workers_end_when_their_supervisor_was_killed(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+def test_workers_end_when_their_supervisor_was_killed(
+    cluster: ServerCluster, topic: str, tmp_path: Path
+) -> None:
     make_topic(cluster, topic, queues=1)
     make_topic(cluster, f"{topic}-seen", queues=1)
     (tmp_path / "shop.py").write_text(MODULE.format(topic=topic, version="v1"))
@@ -317,7 +321,7 @@ def test_workers_end_when_their_supervisor_was_killed(cluster: Cluster, topic: s
 
 
 def test_a_drain_finishes_what_is_in_hand_and_is_not_ready_meanwhile(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: ServerCluster, topic: str, tmp_path: Path
 ) -> None:
     make_topic(cluster, topic, queues=1)
     make_topic(cluster, f"{topic}-seen", queues=1)

@@ -14,26 +14,26 @@ from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
 from rocketeer.record.layout import StoredMessage
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.consuming import make_topic, until, until_sync
+from support.raw_connection import RawConnection
 from support.senders import read_topic, send_header
-from support.wire import Line
 
 GROUP = "PG-bad"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     """Ours: Apache's says other words, or none."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
-def stored(cluster: Cluster, topic: str) -> list[StoredMessage]:
+def stored(cluster: ServerCluster, topic: str) -> list[StoredMessage]:
     return [message for queue in read_topic(cluster.broker, topic, 1) for message in queue]
 
 
-def bodies(cluster: Cluster, topic: str) -> list[bytes]:
+def bodies(cluster: ServerCluster, topic: str) -> list[bytes]:
     return [message.body for message in stored(cluster, topic)]
 
 
@@ -52,7 +52,7 @@ LOW_LEVELS = {
 
 
 @pytest.mark.parametrize("level", NO_LEVELS.values(), ids=NO_LEVELS)
-def test_a_delay_level_that_is_no_number_is_refused(cluster: Cluster, topic: str, level: str) -> None:
+def test_a_delay_level_that_is_no_number_is_refused(cluster: ServerCluster, topic: str, level: str) -> None:
     make_topic(cluster, topic, queues=1)
     with Control(cluster.broker) as broker:
         before = [broker.max_offset("SCHEDULE_TOPIC_XXXX", number) for number in range(18)]
@@ -72,7 +72,7 @@ def test_a_delay_level_that_is_no_number_is_refused(cluster: Cluster, topic: str
 
 
 @pytest.mark.parametrize("level", LOW_LEVELS.values(), ids=LOW_LEVELS)
-def test_a_delay_level_from_0_down_delivers_at_once(cluster: Cluster, topic: str, level: str) -> None:
+def test_a_delay_level_from_0_down_delivers_at_once(cluster: ServerCluster, topic: str, level: str) -> None:
     """RocketMQ's rule for what is a number; our own client does not send it."""
     make_topic(cluster, topic, queues=1)
     with Control(cluster.broker) as broker:
@@ -101,7 +101,7 @@ def never(message: ReceivedMessage) -> Verdict:
 
 
 def test_a_wrong_end_of_a_transaction_that_wants_no_answer_is_logged_and_ignored(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     """Twice, of a message that never was, from the wrong group: one-way, as clients send them."""
     make_topic(cluster, topic, queues=1)
@@ -122,7 +122,7 @@ def test_a_wrong_end_of_a_transaction_that_wants_no_answer_is_logged_and_ignored
         ({}, "The transaction has ended before", [b"half"]),
         ({"commitOrRollback": "12"}, "The transaction has ended before", [b"half"]),
     ]
-    with Line(cluster.broker) as line:
+    with RawConnection(cluster.broker) as line:
         for change, reason, delivered in steps:
             before = log.read_text().count("end of transaction refused")
             line.send(request(RequestCode.END_TRANSACTION, {**right, **change}, oneway=True))
@@ -138,7 +138,7 @@ def test_a_wrong_end_of_a_transaction_that_wants_no_answer_is_logged_and_ignored
     assert "Traceback" not in log.read_text()
 
 
-async def test_an_expression_of_10_kb_selects_as_a_short_one_does(cluster: Cluster, topic: str) -> None:
+async def test_an_expression_of_10_kb_selects_as_a_short_one_does(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     many = ", ".join(f"'colour-{number}'" for number in range(0, 1440, 2))
     expression = f"colour IN ({many}) AND size BETWEEN 0 AND 5"
@@ -171,7 +171,7 @@ async def test_an_expression_of_10_kb_selects_as_a_short_one_does(cluster: Clust
     ids=["over the limit", "parentheses", "an open text", "no condition", "separators"],
 )
 def test_a_long_expression_that_is_none_is_refused_here_and_by_the_broker(
-    cluster: Cluster, topic: str, expression: str
+    cluster: ServerCluster, topic: str, expression: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     with pytest.raises(BadSqlExpression, match="position"):
@@ -188,7 +188,7 @@ def test_a_long_expression_that_is_none_is_refused_here_and_by_the_broker(
         assert broker.max_offset(topic, 0) == 0
 
 
-def test_a_half_message_without_its_group_is_refused(cluster: Cluster, topic: str) -> None:
+def test_a_half_message_without_its_group_is_refused(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     with Control(cluster.broker) as broker:
         for properties in ("TRAN_MSG\x01true", "TRAN_MSG\x01TRUE\x02PGROUP"):
@@ -199,7 +199,7 @@ def test_a_half_message_without_its_group_is_refused(cluster: Cluster, topic: st
     assert not bodies(cluster, topic)
 
 
-def test_separators_in_properties_move_no_message_elsewhere(cluster: Cluster, topic: str) -> None:
+def test_separators_in_properties_move_no_message_elsewhere(cluster: ServerCluster, topic: str) -> None:
     """A value that holds separators can name properties of the broker's own: they are data like any other's."""
     make_topic(cluster, topic, queues=1)
     victim = f"{topic}-victim"

@@ -19,22 +19,24 @@ from rocketeer.aio import (
     SendFailed,
     SendTimeout,
 )
-from rocketeer.client.aio.queue_lines import RouteLines
+from rocketeer.client.aio.send_order import RouteSendOrder
 from rocketeer.client.core.hooks import SendContext
 from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import Route
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
-from support.cluster import Cluster, chosen_make
+from support.cluster import ServerCluster, chosen_make
 from support.consuming import make_topic, until, wait_stored
-from support.stage import Stage, silence, stage
-from support.stage import stored as answer_stored
+from support.scripted_broker import ScriptedBroker, scripted_broker, silence
+from support.scripted_broker import stored as answer_stored
 
 BATCH, SINGLE = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2
 
 
-async def stored(cluster: Cluster, topic: str, count: int, queues: int = 4) -> dict[str, ReceivedMessage]:
+async def stored(
+    cluster: ServerCluster, topic: str, count: int, queues: int = 4
+) -> dict[str, ReceivedMessage]:
     """By message id; waits until the queues show so many."""
     await asyncio.to_thread(wait_stored, cluster, topic, count, queues)
     async with PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
@@ -54,7 +56,7 @@ def numbers_by_key(found: dict[str, ReceivedMessage]) -> dict[str, list[int]]:
 
 
 async def test_each_caller_gets_its_own_result_and_consumers_see_no_difference(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic)
     messages = [
@@ -94,7 +96,7 @@ async def test_each_caller_gets_its_own_result_and_consumers_see_no_difference(
 
 @pytest.mark.parametrize("in_flight_max", [1000, 20])
 async def test_messages_of_a_key_stay_in_order_also_with_one_that_goes_alone(
-    cluster: Cluster, topic: str, in_flight_max: int
+    cluster: ServerCluster, topic: str, in_flight_max: int
 ) -> None:
     make_topic(cluster, topic)
     large = b"z" * 9000  # is compressed, so it cannot share a request
@@ -120,7 +122,7 @@ async def test_a_request_for_a_chosen_queue_does_not_overtake_an_unanswered_one(
     def keyed(body: bytes) -> Message:
         return Message("T", body, sharding_key="k")
 
-    with stage({BATCH: silence}) as broker:
+    with scripted_broker({BATCH: silence}) as broker:
         async with Producer("P", nameserver=broker.address, close_timeout_s=0.1) as producer:
             began_s = time.monotonic()
             outcomes = await asyncio.gather(
@@ -141,7 +143,7 @@ def test_a_request_of_a_thread_for_a_chosen_queue_does_not_overtake_an_unanswere
     def keyed(body: bytes) -> Message:
         return Message("T", body, sharding_key="k")
 
-    with stage({BATCH: silence}) as broker:
+    with scripted_broker({BATCH: silence}) as broker:
         config = {"nameserver": broker.address, "close_timeout_s": 0.1, "linger_ms": 500, "async_retries": 0}
         with SyncProducer("P", **config) as producer:  # type: ignore[arg-type]
             first = [producer.send_async(keyed(b"x"), timeout_s=2) for _ in range(2)]
@@ -156,7 +158,7 @@ def test_a_request_of_a_thread_for_a_chosen_queue_does_not_overtake_an_unanswere
         assert (len(broker.asked(BATCH)), broker.asked(SINGLE)) == (1, [])
 
 
-def bodies(broker: Stage) -> list[bytes]:
+def bodies(broker: ScriptedBroker) -> list[bytes]:
     """Of the messages as they came, alone or together: the digits that follow each `body-`."""
     sent = sorted((*broker.asked(SINGLE), *broker.asked(BATCH)), key=lambda command: command.opaque)
     return [body for command in sent for body in re.findall(rb"body-(\d+)", command.body)]
@@ -166,7 +168,7 @@ def bodies(broker: Stage) -> list[bytes]:
 async def test_a_send_in_the_moment_the_route_comes_does_not_overtake_those_that_wait_for_it(
     later: str,
 ) -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         sizes = {"batch_bytes": 4000, "compress_over_bytes": 1 << 20}
         async with Producer("P", nameserver=broker.address, **sizes) as producer:  # type: ignore[arg-type]
             sent: list[asyncio.Task[SendResult]] = []
@@ -185,8 +187,7 @@ async def test_a_send_in_the_moment_the_route_comes_does_not_overtake_those_that
 
             of_key = (await producer.send(Message("other", b"x", sharding_key="k"))).queue
             of_key = MessageQueue("T", of_key.broker_name, of_key.queue_id)
-            assert producer._instance is not None
-            producer._instance.routes.on_change.append(now_it_is_known)
+            producer.working.instance.routes.on_change.append(now_it_is_known)
             for number in range(3):
                 send(number)
             await until(lambda: len(sent) == 4)
@@ -198,7 +199,7 @@ async def test_a_send_in_the_moment_the_route_comes_does_not_overtake_those_that
 
 
 async def test_who_gives_up_waiting_for_a_route_lets_nobody_pass_those_before_it() -> None:
-    lines = RouteLines()
+    lines = RouteSendOrder()
     found: list[int] = []
 
     async def wait(number: int, known: asyncio.Event) -> None:
@@ -226,7 +227,7 @@ async def test_who_gives_up_waiting_for_a_route_lets_nobody_pass_those_before_it
 
 
 async def test_who_waits_behind_others_for_a_route_does_so_within_its_own_time() -> None:
-    lines = RouteLines()
+    lines = RouteSendOrder()
 
     async def found_at_once() -> MessageQueue:
         return MessageQueue("T", "b", 0)
@@ -249,7 +250,7 @@ async def test_sends_gather_in_one_request_while_the_one_before_is_unanswered() 
         go_on.wait(10)
         return answer_stored(command)
 
-    with stage({SINGLE: answer_later, BATCH: answer_later}) as broker:
+    with scripted_broker({SINGLE: answer_later, BATCH: answer_later}) as broker:
         async with Producer("P", nameserver=broker.address) as producer:
             tasks = []
             for number in range(20):
@@ -268,7 +269,7 @@ async def test_sends_gather_in_one_request_while_the_one_before_is_unanswered() 
         assert (len(broker.asked(BATCH)), len(broker.asked(SINGLE))) == (1, 2)
 
 
-async def test_one_that_is_wrong_harms_no_other(cluster: Cluster, topic: str) -> None:
+async def test_one_that_is_wrong_harms_no_other(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     wrong = Message(topic, b"x", properties={"long": "x" * 40_000})
     async with Producer("P", nameserver=cluster.namesrv) as producer:
@@ -282,7 +283,7 @@ async def test_one_that_is_wrong_harms_no_other(cluster: Cluster, topic: str) ->
 
 
 async def test_what_cannot_be_in_a_batch_goes_alone() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         async with Producer("P", nameserver=broker.address) as producer:
             await asyncio.gather(
                 *(producer.send(Message("T", b"x", delay_level=1)) for _ in range(3)),
@@ -296,7 +297,7 @@ async def test_what_cannot_be_in_a_batch_goes_alone() -> None:
 
 
 async def test_sends_that_come_within_the_linger_share_a_request() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         async with Producer("P", nameserver=broker.address, linger_ms=300) as producer:
             tasks = []
             for _ in range(5):
@@ -308,7 +309,7 @@ async def test_sends_that_come_within_the_linger_share_a_request() -> None:
 
 
 async def test_a_batch_that_fails_fails_each_of_its_sends() -> None:
-    with stage({BATCH: lambda command: None}) as broker:
+    with scripted_broker({BATCH: lambda command: None}) as broker:
         async with Producer(
             "P", nameserver=broker.address, send_timeout_s=0.3, close_timeout_s=0.2
         ) as producer:
@@ -323,7 +324,7 @@ async def test_a_batch_that_is_refused_is_sent_one_by_one() -> None:
     def refuse(command: Command) -> Command:
         return reply(command, 13, "not as a batch")
 
-    with stage({BATCH: refuse}) as broker:
+    with scripted_broker({BATCH: refuse}) as broker:
         async with Producer("P", nameserver=broker.address) as producer:
             results = await asyncio.gather(*(producer.send(Message("T", b"%d" % n)) for n in range(5)))
         assert len({result.message_id for result in results}) == 5
@@ -362,7 +363,9 @@ class Notes:
         self.results[context.outgoing.body] = context.result
 
 
-async def test_hooks_see_each_message_of_a_shared_request_by_itself(cluster: Cluster, topic: str) -> None:
+async def test_hooks_see_each_message_of_a_shared_request_by_itself(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic)
     notes = Notes()
     async with Producer("P", nameserver=cluster.namesrv, hooks=[notes]) as producer:
@@ -375,7 +378,7 @@ async def test_hooks_see_each_message_of_a_shared_request_by_itself(cluster: Clu
         assert found[result.message_id].properties["seen"] == found[result.message_id].text
 
 
-async def test_a_hook_that_forbids_one_message_forbids_no_other(cluster: Cluster, topic: str) -> None:
+async def test_a_hook_that_forbids_one_message_forbids_no_other(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     async with Producer("P", nameserver=cluster.namesrv, hooks=[Notes(forbidden=b"3")]) as producer:
         outcomes = await asyncio.gather(
@@ -393,7 +396,7 @@ async def test_a_hook_that_forbids_one_message_forbids_no_other(cluster: Cluster
 @pytest.mark.skipif(chosen_make() == "apache", reason="idempotent producers are ours")
 @pytest.mark.parametrize("hooked", [False, True])
 async def test_idempotent_sends_of_one_moment_share_requests_and_keep_their_numbers(
-    cluster: Cluster, topic: str, hooked: bool
+    cluster: ServerCluster, topic: str, hooked: bool
 ) -> None:
     make_topic(cluster, topic, queues=2)
     hooks = [Notes(forbidden=b"7")] if hooked else []
@@ -417,7 +420,7 @@ async def test_idempotent_sends_of_one_moment_share_requests_and_keep_their_numb
 
 
 def test_async_sends_of_threads_share_requests_too() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         with SyncProducer("P", nameserver=broker.address, linger_ms=100) as producer:
             futures = [producer.send_async(Message("T", b"%d" % n)) for n in range(50)]
             results = [future.result(10) for future in futures]
@@ -426,7 +429,7 @@ def test_async_sends_of_threads_share_requests_too() -> None:
 
 
 def test_async_sends_of_threads_are_stored_each_with_its_result_and_in_the_order_of_their_keys(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic)
     large = b"z" * 9000  # is compressed, so it cannot share a request
@@ -447,7 +450,7 @@ def test_async_sends_of_threads_are_stored_each_with_its_result_and_in_the_order
 
 
 def test_an_async_send_of_a_thread_that_is_wrong_raises_at_once_or_harms_no_other(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic)
     wrong = Message(topic, b"x", properties={"long": "x" * 40_000})
@@ -461,7 +464,7 @@ def test_an_async_send_of_a_thread_that_is_wrong_raises_at_once_or_harms_no_othe
 
 
 def test_closing_ends_async_sends_of_threads_that_nobody_answers() -> None:
-    with stage({BATCH: lambda command: None, SINGLE: lambda command: None}) as broker:
+    with scripted_broker({BATCH: lambda command: None, SINGLE: lambda command: None}) as broker:
         producer = SyncProducer(
             "P", nameserver=broker.address, send_timeout_s=30, close_timeout_s=0.2, linger_ms=50
         )

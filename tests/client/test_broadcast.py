@@ -8,11 +8,11 @@ from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.outcome import RETRY, Retry
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.model.subscription import MessageModel
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, options, send, until
 
 
-def member(cluster: Cluster, topic: str, folder: Path | str, name: str, got: list[str]) -> PushConsumer:
+def member(cluster: ServerCluster, topic: str, folder: Path | str, name: str, got: list[str]) -> PushConsumer:
     consumer = PushConsumer(
         f"G-{topic}",
         message_model=MessageModel.BROADCASTING,
@@ -24,7 +24,7 @@ def member(cluster: Cluster, topic: str, folder: Path | str, name: str, got: lis
     return consumer
 
 
-async def test_every_member_gets_every_message(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+async def test_every_member_gets_every_message(cluster: ServerCluster, topic: str, tmp_path: Path) -> None:
     make_topic(cluster, topic)
     await send(cluster, topic, names(20))
     one: list[str] = []
@@ -36,7 +36,7 @@ async def test_every_member_gets_every_message(cluster: Cluster, topic: str, tmp
 
 @pytest.mark.parametrize("kind", [Path, str])
 async def test_each_goes_on_where_its_own_file_says(
-    cluster: Cluster, topic: str, tmp_path: Path, kind: type
+    cluster: ServerCluster, topic: str, tmp_path: Path, kind: type
 ) -> None:
     folder = kind(tmp_path)
     make_topic(cluster, topic)
@@ -56,7 +56,7 @@ async def test_each_goes_on_where_its_own_file_says(
 
 
 async def test_the_default_name_keeps_its_file_from_start_to_start(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: ServerCluster, topic: str, tmp_path: Path
 ) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(2))
@@ -70,7 +70,9 @@ async def test_the_default_name_keeps_its_file_from_start_to_start(
     assert sorted(got) == ["m0", "m1", "third"]
 
 
-async def test_a_message_that_fails_is_not_sent_back(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+async def test_a_message_that_fails_is_not_sent_back(
+    cluster: ServerCluster, topic: str, tmp_path: Path
+) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(3))
     tries: list[str] = []
@@ -88,7 +90,9 @@ async def test_a_message_that_fails_is_not_sent_back(cluster: Cluster, topic: st
         await until(lambda: held[0].commit_offset == 3)
 
 
-async def test_ordered_broadcasting_needs_no_locks(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+async def test_ordered_broadcasting_needs_no_locks(
+    cluster: ServerCluster, topic: str, tmp_path: Path
+) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(30))
     seen: dict[str, list[str]] = {"one": [], "two": []}

@@ -12,11 +12,11 @@ from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.offsets import decode_queue_offsets
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, options, send, until
 
 
-async def ask(cluster: Cluster, code: int, ext: dict[str, str]) -> Command:
+async def ask(cluster: ServerCluster, code: int, ext: dict[str, str]) -> Command:
     """Ask the broker, which asks the consumer."""
 
     def through_broker() -> Command:
@@ -26,7 +26,7 @@ async def ask(cluster: Cluster, code: int, ext: dict[str, str]) -> Command:
     return await asyncio.to_thread(through_broker)
 
 
-async def test_it_tells_what_it_is_doing(cluster: Cluster, topic: str) -> None:
+async def test_it_tells_what_it_is_doing(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=2)
     await send(cluster, topic, names(4), tags="a")
     hang = threading.Event()
@@ -59,7 +59,7 @@ async def test_it_tells_what_it_is_doing(cluster: Cluster, topic: str) -> None:
     assert topic in info["statusTable"]
 
 
-async def test_it_tells_its_offsets(cluster: Cluster, topic: str) -> None:
+async def test_it_tells_its_offsets(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(5))
     group = f"G-{topic}"
@@ -77,7 +77,7 @@ async def test_it_tells_its_offsets(cluster: Cluster, topic: str) -> None:
     assert (json.loads(queue), offset) == ({"brokerName": "broker-a", "queueId": 0, "topic": topic}, 5)
 
 
-async def test_offsets_an_operator_sets_are_consumed_from(cluster: Cluster, topic: str) -> None:
+async def test_offsets_an_operator_sets_are_consumed_from(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=2)
     await send(cluster, topic, names(10))
     group = f"G-{topic}"
@@ -99,7 +99,9 @@ async def test_offsets_an_operator_sets_are_consumed_from(cluster: Cluster, topi
     assert sorted(got) == sorted(names(10) * 2)
 
 
-async def test_a_group_goes_back_to_a_millisecond_while_its_members_run(cluster: Cluster, topic: str) -> None:
+async def test_a_group_goes_back_to_a_millisecond_while_its_members_run(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic, queues=2)
     group = f"G-{topic}"
     got: list[ReceivedMessage] = []
@@ -128,7 +130,7 @@ async def test_a_group_goes_back_to_a_millisecond_while_its_members_run(cluster:
     assert later <= set(again) <= later | {"m2"}
 
 
-async def test_one_message_is_consumed_on_demand(cluster: Cluster, topic: str) -> None:
+async def test_one_message_is_consumed_on_demand(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, ["good", "bad"])
     group = f"G-{topic}"

@@ -11,7 +11,7 @@ from rocketeer.client.core.rpc_hooks import RpcContext
 from rocketeer.client.plans.pull import BULK_FIELD
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster, chosen_make
+from support.cluster import ServerCluster, chosen_make
 from support.consuming import make_topic, names, options, until
 
 COUNT = 1000
@@ -36,7 +36,7 @@ class Pulls:
             self.found.append(int(context.reply.ext["nextBeginOffset"]) - int(fields["queueOffset"]))
 
 
-async def fill(cluster: Cluster, topic: str, **fields: Any) -> None:
+async def fill(cluster: ServerCluster, topic: str, **fields: Any) -> None:
     make_topic(cluster, topic, queues=1)
     messages = [Message(topic, text.encode(), **fields) for text in names(COUNT)]
     async with Producer("senders", nameserver=cluster.namesrv) as producer:
@@ -44,7 +44,9 @@ async def fill(cluster: Cluster, topic: str, **fields: Any) -> None:
             await producer.send(part)
 
 
-async def consumed(cluster: Cluster, topic: str, pulls: Pulls, tags: str = "*", **more: Any) -> list[str]:
+async def consumed(
+    cluster: ServerCluster, topic: str, pulls: Pulls, tags: str = "*", **more: Any
+) -> list[str]:
     """What a listener got of one queue, in the order it was stored."""
     got: dict[int, str] = {}
     consumer = PushConsumer(f"G-{topic}", rpc_hooks=[pulls], **options(cluster, **more))
@@ -60,7 +62,7 @@ async def consumed(cluster: Cluster, topic: str, pulls: Pulls, tags: str = "*", 
 
 
 @pytest.mark.skipif(chosen_make() == "apache", reason="it gives 32 at a time")
-async def test_a_queue_far_behind_comes_in_large_pulls(cluster: Cluster, topic: str) -> None:
+async def test_a_queue_far_behind_comes_in_large_pulls(cluster: ServerCluster, topic: str) -> None:
     await fill(cluster, topic)
     pulls = Pulls()
     assert await consumed(cluster, topic, pulls) == names(COUNT)
@@ -73,7 +75,7 @@ async def test_a_queue_far_behind_comes_in_large_pulls(cluster: Cluster, topic: 
 
 
 @pytest.mark.skipif(chosen_make() == "apache", reason="it gives 32 at a time")
-async def test_large_pulls_serve_a_lite_pull_consumer_in_order(cluster: Cluster, topic: str) -> None:
+async def test_large_pulls_serve_a_lite_pull_consumer_in_order(cluster: ServerCluster, topic: str) -> None:
     await fill(cluster, topic)
     pulls = Pulls()
     got: list[str] = []
@@ -87,7 +89,7 @@ async def test_large_pulls_serve_a_lite_pull_consumer_in_order(cluster: Cluster,
 
 
 async def test_a_broker_that_does_not_know_large_pulls_is_asked_for_no_more_than_before(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     await fill(cluster, topic)
     pulls = Pulls(before=lambda fields: fields.pop(BULK_FIELD, None))  # as if it had not been read
@@ -101,7 +103,7 @@ async def test_a_broker_that_does_not_know_large_pulls_is_asked_for_no_more_than
     ids=["pausing", "tags"],
 )
 async def test_others_are_served_pull_by_pull(
-    cluster: Cluster, topic: str, tags: str, more: dict[str, Any]
+    cluster: ServerCluster, topic: str, tags: str, more: dict[str, Any]
 ) -> None:
     await fill(cluster, topic, tags="wanted")
     asked_in_bulk: list[str] = []

@@ -1,6 +1,6 @@
 """A broker may work on requests in another order than they were sent: the offset a group told last is the one it keeps.
 
-Apache's does, with its pools of threads. Here a middleman brings pulls that carry an offset late to a real broker, and a
+Apache's does, with its pools of threads. Here a proxy brings pulls that carry an offset late to a real broker, and a
 scripted broker is as slow, and as careless, as Apache's can be.
 """
 
@@ -12,25 +12,24 @@ import pytest
 
 from rocketeer.bench.control import Control
 from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
-from rocketeer.client.aio.orderly import RUN_S
+from rocketeer.client.aio.orderly_service import RUN_S
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.offsets import committed_offset
 from rocketeer.client.plans.pull import COMMIT_OFFSET, SUSPEND
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.bodies.clients import encoding_consumer_list
-from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.bodies.locks import encode_locked_queues, opening_lock_request
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.steps import finish
-from support.bodies import encode_route
-from support.cluster import Cluster
+from support.bodies import decode_heartbeat, encode_route
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, options, send, until
-from support.middleman import Middleman, middleman
-from support.stage import Play, stage
+from support.proxy import Proxy, proxy
+from support.scripted_broker import Play, scripted_broker
 
 orders = pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "ordered"])
 
@@ -43,32 +42,32 @@ def carries_offset(command: Command) -> bool:
 
 
 @pytest.fixture
-def between(cluster: Cluster) -> Iterator[Middleman]:
-    with middleman(int(cluster.broker.rpartition(":")[2]), port=0) as made:
+def between(cluster: ServerCluster) -> Iterator[Proxy]:
+    with proxy(int(cluster.broker.rpartition(":")[2]), port=0) as made:
         made.late = carries_offset
         yield made
 
 
 @pytest.fixture
-def detour(between: Middleman) -> Iterator[str]:
-    """A name server that sends everybody to the middleman; every topic has one queue."""
+def detour(between: Proxy) -> Iterator[str]:
+    """A name server that sends everybody to the proxy; every topic has one queue."""
 
     def route(asked: Command) -> Command:
         brokers = (BrokerData("c", "broker-a", {0: between.address}),)
         return reply(asked, body=encode_route(Route((QueueData("broker-a", 1, 1, 6),), brokers), strict=True))
 
-    with stage({RequestCode.GET_ROUTEINFO_BY_TOPIC: route}) as nameserver:
+    with scripted_broker({RequestCode.GET_ROUTEINFO_BY_TOPIC: route}) as nameserver:
         yield nameserver.address
 
 
-def committed(cluster: Cluster, topic: str) -> int | None:
+def committed(cluster: ServerCluster, topic: str) -> int | None:
     with Control(cluster.broker) as broker:
         return broker.run(committed_offset(broker.cluster, f"G-{topic}", broker.queue(topic, 0)))
 
 
 @orders
 async def test_a_pull_that_comes_behind_the_last_commit_sets_nothing_back(
-    cluster: Cluster, between: Middleman, detour: str, topic: str, orderly: bool
+    cluster: ServerCluster, between: Proxy, detour: str, topic: str, orderly: bool
 ) -> None:
     make_topic(cluster, topic, queues=1)
     got: list[str] = []
@@ -97,7 +96,7 @@ async def test_a_pull_that_comes_behind_the_last_commit_sets_nothing_back(
 
 
 async def half_consumed(
-    cluster: Cluster, between: Middleman, topic: str, got: list[str], consumer: PushConsumer
+    cluster: ServerCluster, between: Proxy, topic: str, got: list[str], consumer: PushConsumer
 ) -> None:
     """Have some of eight messages consumed, while a pull that tells that one was is under way."""
     make_topic(cluster, topic, queues=1)
@@ -115,7 +114,7 @@ async def half_consumed(
     await until(lambda: len(got) >= 4)
 
 
-def half_options(cluster: Cluster, nameserver: str) -> dict[str, Any]:
+def half_options(cluster: ServerCluster, nameserver: str) -> dict[str, Any]:
     """The pause behind a pull lets the first message be consumed; nothing but pulls tells offsets before the end."""
     return options(
         cluster, nameserver=nameserver, pull_batch=4, pull_interval_s=0.5, concurrency=1, commit_interval_s=60
@@ -124,7 +123,7 @@ def half_options(cluster: Cluster, nameserver: str) -> dict[str, Any]:
 
 @orders
 async def test_closing_commits_behind_a_pull_that_is_under_way(
-    cluster: Cluster, between: Middleman, detour: str, topic: str, orderly: bool
+    cluster: ServerCluster, between: Proxy, detour: str, topic: str, orderly: bool
 ) -> None:
     got: list[str] = []
     consumer = PushConsumer(f"G-{topic}", orderly=orderly, **half_options(cluster, detour))
@@ -142,7 +141,7 @@ async def test_closing_commits_behind_a_pull_that_is_under_way(
 
 @orders
 async def test_a_queue_is_handed_over_behind_a_pull_that_is_under_way(
-    cluster: Cluster, between: Middleman, detour: str, topic: str, orderly: bool
+    cluster: ServerCluster, between: Proxy, detour: str, topic: str, orderly: bool
 ) -> None:
     got: list[str] = []
     # The queue goes to the member whose name comes first.
@@ -163,7 +162,9 @@ async def test_a_queue_is_handed_over_behind_a_pull_that_is_under_way(
         go_on.set()
 
 
-async def test_brokers_hear_of_progress_also_at_the_end_of_a_queue(cluster: Cluster, topic: str) -> None:
+async def test_brokers_hear_of_progress_also_at_the_end_of_a_queue(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic, queues=1)
     got: list[str] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster, commit_interval_s=600))
@@ -265,7 +266,7 @@ EVERYTHING = dict.fromkeys(range(QUEUES), MESSAGES)
 async def test_the_first_offsets_of_a_group_are_all_kept(orderly: bool, commit_interval_s: float) -> None:
     broker = ManyThreads()
     got: list[str] = []
-    with stage(broker.plays()) as master:
+    with scripted_broker(broker.plays()) as master:
         consumer = PushConsumer(
             "G", nameserver=master.address, orderly=orderly, commit_interval_s=commit_interval_s
         )
@@ -278,7 +279,7 @@ async def test_the_first_offsets_of_a_group_are_all_kept(orderly: bool, commit_i
 async def test_the_first_offsets_of_a_lite_pull_consumer_are_all_kept() -> None:
     broker = ManyThreads()
     count = 0
-    with stage(broker.plays()) as master:
+    with scripted_broker(broker.plays()) as master:
         consumer = LitePullConsumer("G", nameserver=master.address)
         consumer.subscribe("T")
         async with consumer:
@@ -291,7 +292,7 @@ async def test_closing_commits_behind_a_commit_that_is_under_way() -> None:
     broker = ManyThreads(works_s=[0.5])
     broker.table = {}
     got = 0
-    with stage(broker.plays()) as master:
+    with scripted_broker(broker.plays()) as master:
         consumer = PushConsumer("G", nameserver=master.address, commit_interval_s=0.02)
 
         @consumer.subscribe("T")

@@ -19,14 +19,14 @@ from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.sync.push_consumer import PushConsumer as SyncPushConsumer
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import ClientClosed
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, restart_broker, running_cluster
 from support.consuming import make_topic, names, options, send, until, until_sync
 
 pytestmark = pytest.mark.own_cluster
 
 
 async def test_a_broker_that_was_killed_and_comes_back_is_consumed_again(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic)
     got: list[str] = []
@@ -42,7 +42,7 @@ async def test_a_broker_that_was_killed_and_comes_back_is_consumed_again(
         await send(cluster, topic, names(10, "before"))
         await until(lambda: len(got) >= 10 and len(ordered) >= 10)
         await asyncio.sleep(0.3)  # offsets are stored
-        await asyncio.to_thread(cluster.restart_broker, kill=True)
+        await asyncio.to_thread(restart_broker, cluster, kill=True)
         await send(cluster, topic, names(10, "after"))
         await until(lambda: set(got) >= set(names(10, "after")))
         await until(lambda: set(ordered) >= set(names(10, "after")))
@@ -51,7 +51,7 @@ async def test_a_broker_that_was_killed_and_comes_back_is_consumed_again(
     assert set(got) == set(polled) == set(ordered) == set(names(10, "before") + names(10, "after"))
 
 
-def test_closing_returns_in_time_whatever_hangs(cluster: Cluster, topic: str) -> None:
+def test_closing_returns_in_time_whatever_hangs(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     asyncio.run(send(cluster, topic, names(4)))
     hang = threading.Event()
@@ -98,7 +98,7 @@ print("left", flush=True)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_finishes_what_is_in_hand_commits_and_leaves(
-    cluster: Cluster, topic: str, tmp_path: Path, number: signal.Signals
+    cluster: ServerCluster, topic: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     topic = f"{topic}{number.name}"
     make_topic(cluster, topic, queues=1)
@@ -134,7 +134,7 @@ def test_ctrl_c_finishes_what_is_in_hand_commits_and_leaves(
     assert asyncio.run(rest()) == names(10)[done:], "what it finished was committed"
 
 
-def test_a_forked_child_may_start_its_own(cluster: Cluster, topic: str) -> None:
+def test_a_forked_child_may_start_its_own(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=2)
     got: list[str] = []
     consumer = SyncPushConsumer(f"G-{topic}", **options(cluster))
@@ -164,12 +164,12 @@ def test_a_forked_child_may_start_its_own(cluster: Cluster, topic: str) -> None:
 
 
 @pytest.fixture
-def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+def own_cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, peer=chosen_make()) as running:
         yield running
 
 
-async def test_a_name_server_that_is_gone_stops_nobody(own_cluster: Cluster, topic: str) -> None:
+async def test_a_name_server_that_is_gone_stops_nobody(own_cluster: ServerCluster, topic: str) -> None:
     cluster = own_cluster
     make_topic(cluster, topic)
     got: list[str] = []
@@ -180,7 +180,7 @@ async def test_a_name_server_that_is_gone_stops_nobody(own_cluster: Cluster, top
         await until(lambda: got == ["a0"])
         async with Producer("P", nameserver=cluster.namesrv) as producer:
             await producer.send(Message(topic, b"b"))
-            cluster.kill_namesrv()
+            cluster.namesrv_process.kill()
             await producer.send(Message(topic, b"c"))
             await until(lambda: sorted(got) == ["a0", "b", "c"])
 

@@ -7,7 +7,7 @@ import pytest
 
 from rocketeer import App, ConfigError, Context, Failure, ReceivedMessage, RetryPolicy, UndecodableBody
 from rocketeer.aio import PushConsumer
-from support.cluster import Cluster, chosen_make
+from support.cluster import ServerCluster, chosen_make
 from support.consuming import make_topic, options, send, until
 
 ours = pytest.mark.skipif(
@@ -24,7 +24,7 @@ def charge(text: str) -> None:
 @ours
 @pytest.mark.parametrize("orderly", [False, True])
 async def test_a_dead_letter_carries_reason_trace_and_client(
-    cluster: Cluster, topic: str, orderly: bool
+    cluster: ServerCluster, topic: str, orderly: bool
 ) -> None:
     make_topic(cluster, topic, queues=1)
     app = App(group=f"G-{topic}", **options(cluster, **OFTEN))
@@ -53,7 +53,7 @@ async def test_a_dead_letter_carries_reason_trace_and_client(
 
 @ours
 async def test_a_body_that_does_not_decode_is_dead_at_once_with_the_reason(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     app = App(group=f"G-{topic}", **options(cluster, **OFTEN))
@@ -76,7 +76,7 @@ async def test_a_body_that_does_not_decode_is_dead_at_once_with_the_reason(
 
 
 async def test_handlers_get_the_dead_letters_of_their_topic_and_are_tried_again_themselves(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     other, third = f"{topic}-other", f"{topic}-third"
     for each in (topic, other, third):
@@ -112,7 +112,7 @@ async def test_handlers_get_the_dead_letters_of_their_topic_and_are_tried_again_
     assert tries[1] == tries[0] + 1
 
 
-async def test_a_handler_nobody_would_call_is_refused(cluster: Cluster) -> None:
+async def test_a_handler_nobody_would_call_is_refused(cluster: ServerCluster) -> None:
     def look(message: ReceivedMessage) -> None: ...
 
     app = App(group="g", **options(cluster))
@@ -131,7 +131,7 @@ async def test_a_handler_nobody_would_call_is_refused(cluster: Cluster) -> None:
 @ours
 @pytest.mark.parametrize("backoff", [[0.3, 0.6], lambda tries: 0.3 * tries], ids=["list", "function"])
 async def test_pauses_are_kept_exactly_where_the_broker_is_ours(
-    cluster: Cluster, topic: str, backoff: Any
+    cluster: ServerCluster, topic: str, backoff: Any
 ) -> None:
     make_topic(cluster, topic, queues=1)
     consumer = PushConsumer(f"G-{topic}", **options(cluster))

@@ -8,7 +8,7 @@ import pytest
 
 import rocketeer
 from rocketeer import ConsumeFromWhere, MessageQueue
-from support.cluster import Cluster, chosen_make
+from support.cluster import ServerCluster, chosen_make
 from support.consuming import make_topic, until_sync
 
 pytestmark = pytest.mark.own_cluster
@@ -25,7 +25,7 @@ class Database:
 
 
 @pytest.mark.skipif(chosen_make() == "apache", reason="4.9.8 has no idempotent producers and no timers")
-def test_every_block_runs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_runs(cluster: ServerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
     for topic in ("orders", "reminders"):
         make_topic(cluster, topic)

@@ -9,7 +9,7 @@ import pytest
 
 from rocketeer import ConsumeContext, ConsumeHook, ReceivedMessage, RetryPolicy
 from rocketeer.aio import PushConsumer
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, options, send, until
 
 
@@ -63,7 +63,7 @@ class Told(ConsumeHook):
     ids=["cancelled", "ended", "returned-false", "backoff-raises", "backoff-nan", "backoff-negative"],
 )
 async def test_a_message_comes_again_and_the_others_come_too(
-    cluster: Cluster, topic: str, how: Callable[[], Any], backoff: Any, is_async: bool, orderly: bool
+    cluster: ServerCluster, topic: str, how: Callable[[], Any], backoff: Any, is_async: bool, orderly: bool
 ) -> None:
     make_topic(cluster, topic, queues=1)
     seen: list[tuple[str, int]] = []
@@ -87,7 +87,7 @@ async def test_a_message_comes_again_and_the_others_come_too(
 
 
 async def test_a_hook_is_told_of_a_listener_whose_own_await_was_cancelled(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     told = Told()
@@ -104,7 +104,7 @@ async def test_a_hook_is_told_of_a_listener_whose_own_await_was_cancelled(
 
 
 async def test_closing_ends_a_listener_that_hangs_and_its_message_comes_again(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(cluster, topic, queues=1)
     seen: list[int] = []

@@ -14,7 +14,7 @@ from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat, encode_
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import encode, request
 from rocketeer.remoting.address import split_address
-from support.cluster import Cluster, chosen_make
+from support.cluster import ServerCluster, chosen_make
 from support.consuming import make_topic
 
 pytestmark = pytest.mark.own_cluster
@@ -69,7 +69,9 @@ class Flood:
 
 @pytest.mark.skipif(chosen_make() == "apache", reason="how soon others are served is our promise")
 @pytest.mark.parametrize("oneway", [True, False], ids=["oneway", "answered"])
-def test_others_are_served_while_senders_flood_the_broker(cluster: Cluster, topic: str, oneway: bool) -> None:
+def test_others_are_served_while_senders_flood_the_broker(
+    cluster: ServerCluster, topic: str, oneway: bool
+) -> None:
     make_topic(cluster, topic, queues=1)
     quiet = f"{topic}-quiet"
     make_topic(cluster, quiet, queues=1)

@@ -8,19 +8,19 @@ import pytest
 
 from rocketeer import Message, MessageQueue, Producer, aio
 from rocketeer.errors import BrokerRefused, ClientError, ConfigError, NoBroker
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.senders import read_topic
 
 GROUP = "test-idempotent"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
-def sequences(cluster: Cluster, topic: str) -> list[dict[str, list[int]]]:
+def sequences(cluster: ServerCluster, topic: str) -> list[dict[str, list[int]]]:
     """Of each queue the numbers by producer, in the order they are stored."""
     found: list[dict[str, list[int]]] = []
     for queue in read_topic(cluster.broker, topic, 4):
@@ -32,7 +32,7 @@ def sequences(cluster: Cluster, topic: str) -> list[dict[str, list[int]]]:
     return found
 
 
-async def test_many_sends_at_a_time_are_numbered_without_a_gap(cluster: Cluster, topic: str) -> None:
+async def test_many_sends_at_a_time_are_numbered_without_a_gap(cluster: ServerCluster, topic: str) -> None:
     async with aio.Producer(
         GROUP, nameserver=cluster.namesrv, idempotent=True, send_timeout_s=30
     ) as producer:
@@ -50,7 +50,7 @@ async def test_many_sends_at_a_time_are_numbered_without_a_gap(cluster: Cluster,
     assert count == 230
 
 
-def test_threads_share_the_sequences(cluster: Cluster, topic: str) -> None:
+def test_threads_share_the_sequences(cluster: ServerCluster, topic: str) -> None:
     with Producer(GROUP, nameserver=cluster.namesrv, idempotent=True, send_timeout_s=30) as producer:
         producer.send(Message(topic, b"first"))
         futures = [producer.send_async(Message(topic, b"%d" % number)) for number in range(100)]
@@ -63,7 +63,7 @@ def test_threads_share_the_sequences(cluster: Cluster, topic: str) -> None:
     assert all(numbers == list(range(len(numbers))) for numbers in stored)
 
 
-def test_a_producer_that_starts_again_under_its_name_goes_on(cluster: Cluster, topic: str) -> None:
+def test_a_producer_that_starts_again_under_its_name_goes_on(cluster: ServerCluster, topic: str) -> None:
     queue = MessageQueue(topic, "broker-a", 2)
     for life in range(3):
         with Producer(
@@ -77,7 +77,7 @@ def test_a_producer_that_starts_again_under_its_name_goes_on(cluster: Cluster, t
     assert sequences(cluster, topic)[2] == {"shop-1": list(range(15))}
 
 
-async def test_a_name_is_for_one_producer_at_a_time(cluster: Cluster, topic: str) -> None:
+async def test_a_name_is_for_one_producer_at_a_time(cluster: ServerCluster, topic: str) -> None:
     queue = MessageQueue(topic, "broker-a", 0)
     options = {
         "nameserver": cluster.namesrv,
@@ -95,7 +95,9 @@ async def test_a_name_is_for_one_producer_at_a_time(cluster: Cluster, topic: str
     assert bodies == [b"a", b"b", b"c"]
 
 
-async def test_messages_with_an_id_are_stored_once_whoever_sends_them(cluster: Cluster, topic: str) -> None:
+async def test_messages_with_an_id_are_stored_once_whoever_sends_them(
+    cluster: ServerCluster, topic: str
+) -> None:
     results = []
     for _ in range(3):
         async with aio.Producer(
@@ -112,7 +114,7 @@ async def test_messages_with_an_id_are_stored_once_whoever_sends_them(cluster: C
     assert sum(map(len, read_topic(cluster.broker, topic, 4))) == 20
 
 
-async def test_a_refused_message_leaves_no_gap(cluster: Cluster, topic: str) -> None:
+async def test_a_refused_message_leaves_no_gap(cluster: ServerCluster, topic: str) -> None:
     async with aio.Producer(
         GROUP, nameserver=cluster.namesrv, idempotent=True, send_timeout_s=30
     ) as producer:
@@ -130,7 +132,7 @@ async def test_a_refused_message_leaves_no_gap(cluster: Cluster, topic: str) -> 
 @pytest.mark.parametrize("properties", [{}, {"DEDUP_ID": "7"}], ids=["numbered", "with-an-id"])
 @pytest.mark.parametrize("producer_id", [None, "shop-1"])
 async def test_a_queue_that_does_not_exist_is_refused_at_once(
-    cluster: Cluster, topic: str, producer_id: str | None, properties: dict[str, str]
+    cluster: ServerCluster, topic: str, producer_id: str | None, properties: dict[str, str]
 ) -> None:
     message = Message(topic, b"x", properties=properties)
     async with aio.Producer(

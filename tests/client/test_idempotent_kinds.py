@@ -13,7 +13,7 @@ from rocketeer.client.core.transactions import Verdict
 from rocketeer.errors import BrokerRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 from support.consuming import make_topic, until_sync
 from support.senders import read_topic, send_header
 
@@ -27,7 +27,7 @@ GROUP = "PG-kinds"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster"), conf=CONF) as running:
         yield running
 
@@ -68,13 +68,13 @@ def marks(kinds: dict[str, str], topic: str) -> list[Send]:
     return sends
 
 
-def delivered(cluster: Cluster, topic: str) -> Counter[bytes]:
+def delivered(cluster: ServerCluster, topic: str) -> Counter[bytes]:
     return Counter(message.body for queue in read_topic(cluster.broker, topic, 1) for message in queue)
 
 
 @pytest.mark.timeout(180)
 def test_a_message_that_waits_is_known_while_it_waits_and_when_it_was_delivered(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     due_ms = time.time_ns() // 1_000_000 + LATER_MS
@@ -104,7 +104,7 @@ def test_a_message_that_waits_is_known_while_it_waits_and_when_it_was_delivered(
             cluster.start_broker()
         else:
             until_sync(lambda: len(delivered(cluster, topic)) == len(wanted), "all of them")
-            cluster.restart_broker()
+            restart_broker(cluster)
         with Control(cluster.broker) as broker:
             for send in sends:
                 send.again(broker)
@@ -135,7 +135,7 @@ def end(broker: Control, send: Send, verdict: int, group: str = GROUP) -> Comman
 
 
 @pytest.mark.timeout(180)
-def test_a_half_message_that_is_sent_again_is_one_transaction(cluster: Cluster, topic: str) -> None:
+def test_a_half_message_that_is_sent_again_is_one_transaction(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     kind = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}"
     bodies = [b"committed", b"rolled back", b"open"]
@@ -161,9 +161,9 @@ def test_a_half_message_that_is_sent_again_is_one_transaction(cluster: Cluster, 
             ended = end(broker, send, 8)  # of the one that was sent again: it is the same
             assert (ended.code, ended.remark) == (
                 ResponseCode.SYSTEM_ERROR,
-                "The transaction has ended before, or was set aside",
+                "The transaction has ended before, or was given up",
             )
-    cluster.restart_broker()
+    restart_broker(cluster)
     with Control(cluster.broker) as broker:
         for send in sends:
             send.again(broker)
@@ -171,7 +171,7 @@ def test_a_half_message_that_is_sent_again_is_one_transaction(cluster: Cluster, 
     assert delivered(cluster, topic) == Counter([b"committed", b"open"])
 
 
-def test_a_half_message_with_an_id_is_refused(cluster: Cluster, topic: str) -> None:
+def test_a_half_message_with_an_id_is_refused(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     half = f"PRODUCER_ID\x01p\x02DEDUP_ID\x01one\x02TRAN_MSG\x01true\x02PGROUP\x01{GROUP}"
     with Control(cluster.broker) as broker:
@@ -185,7 +185,7 @@ def test_a_half_message_with_an_id_is_refused(cluster: Cluster, topic: str) -> N
 
 
 async def test_our_producers_number_what_comes_later_and_what_is_in_transactions(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
 

@@ -11,13 +11,13 @@ from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import MessageTooLarge
 from rocketeer.model.message import InvalidMessage
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster, chosen_make
+from support.cluster import ServerCluster, chosen_make
 from support.consuming import make_topic, options, until
 
 LARGE = b"0123456789abcdef" * 2000
 
 
-async def test_every_kind_comes_whole_once_and_can_be_found(cluster: Cluster, topic: str) -> None:
+async def test_every_kind_comes_whole_once_and_can_be_found(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=2)
     got: dict[str, ReceivedMessage] = {}
     count = 0
@@ -66,7 +66,7 @@ OURS_ALONE = pytest.mark.skipif(chosen_make() == "apache", reason="4.9.8 has no 
     ["plain", "batch", "compressed", "delayed", "timer", pytest.param("idempotent", marks=OURS_ALONE)],
 )
 async def test_every_kind_comes_again_when_its_listener_fails(
-    cluster: Cluster, topic: str, kind: str
+    cluster: ServerCluster, topic: str, kind: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     tries: list[ReceivedMessage] = []
@@ -98,7 +98,7 @@ async def test_every_kind_comes_again_when_its_listener_fails(
         assert first.message_id == second.message_id == result.message_id
 
 
-async def test_properties_with_separators_are_refused_here(cluster: Cluster, topic: str) -> None:
+async def test_properties_with_separators_are_refused_here(cluster: ServerCluster, topic: str) -> None:
     for bad in ({"a\x01b": "c"}, {"a": "b\x02c"}, {"": "x"}, {" ": "x"}, {"a": ""}, {"KEYS": "k"}):
         with pytest.raises(InvalidMessage):
             Message(topic, b"x", properties=bad)
@@ -133,7 +133,9 @@ async def test_properties_with_separators_are_refused_here(cluster: Cluster, top
         "twice",
     ],
 )  # fmt: skip
-async def test_odd_properties_of_other_clients_harm_nothing(cluster: Cluster, topic: str, text: str) -> None:
+async def test_odd_properties_of_other_clients_harm_nothing(
+    cluster: ServerCluster, topic: str, text: str
+) -> None:
     """Stored or refused with a code; the message before and the one behind it stay readable either way."""
     make_topic(cluster, topic, queues=1)
     header = {

@@ -7,7 +7,7 @@ import pytest
 from rocketeer.client.aio.lite_pull_consumer import LitePullConsumer
 from rocketeer.client.sync.lite_pull_consumer import LitePullConsumer as SyncLitePullConsumer
 from rocketeer.errors import ClientClosed, ClientError
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, options, send, until
 
 
@@ -20,7 +20,7 @@ async def drain(consumer: LitePullConsumer, count: int) -> list[str]:
     raise AssertionError(f"{len(got)} of {count} messages came: {got}")
 
 
-async def test_poll_gives_everything_once(cluster: Cluster, topic: str) -> None:
+async def test_poll_gives_everything_once(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     await send(cluster, topic, names(100))
     consumer = LitePullConsumer(f"G-{topic}", **options(cluster))
@@ -32,7 +32,7 @@ async def test_poll_gives_everything_once(cluster: Cluster, topic: str) -> None:
         await consumer.poll(0)
 
 
-async def test_two_members_under_one_name_are_refused(cluster: Cluster, topic: str) -> None:
+async def test_two_members_under_one_name_are_refused(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     first, second = (
         LitePullConsumer(f"G-{topic}", instance_name="one", **options(cluster)) for _ in range(2)
@@ -45,7 +45,7 @@ async def test_two_members_under_one_name_are_refused(cluster: Cluster, topic: s
                 await second.start()
 
 
-async def test_what_was_polled_counts_when_poll_is_called_again(cluster: Cluster, topic: str) -> None:
+async def test_what_was_polled_counts_when_poll_is_called_again(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(10))
     consumer = LitePullConsumer(f"G-{topic}", **options(cluster, commit_interval_s=0.02))
@@ -66,7 +66,7 @@ async def test_what_was_polled_counts_when_poll_is_called_again(cluster: Cluster
         assert consumer.position(queues[0]) == 8
 
 
-async def test_a_loop_that_fails_gives_its_last_message_again(cluster: Cluster, topic: str) -> None:
+async def test_a_loop_that_fails_gives_its_last_message_again(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(6))
     seen: list[str] = []
@@ -94,7 +94,7 @@ async def test_a_loop_that_fails_gives_its_last_message_again(cluster: Cluster, 
         assert await drain(after, 1) == ["m6"], "a loop that was left in order has consumed its last message"
 
 
-def test_threads_loop_over_it_too(cluster: Cluster, topic: str) -> None:
+def test_threads_loop_over_it_too(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     asyncio.run(send(cluster, topic, names(60)))
     got: list[str] = []
@@ -114,7 +114,7 @@ def test_threads_loop_over_it_too(cluster: Cluster, topic: str) -> None:
     assert sorted(got) == sorted(names(60)), "what was pulled but not given was not lost"
 
 
-async def test_queues_can_be_assigned_by_hand(cluster: Cluster, topic: str) -> None:
+async def test_queues_can_be_assigned_by_hand(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=3)
     for queue in range(3):
         await send(cluster, topic, names(3, f"q{queue}-"), queue_id=queue)
@@ -129,7 +129,7 @@ async def test_queues_can_be_assigned_by_hand(cluster: Cluster, topic: str) -> N
         assert await drain(consumer, 3) == names(3, "q2-")
 
 
-async def test_seeking_goes_anywhere(cluster: Cluster, topic: str) -> None:
+async def test_seeking_goes_anywhere(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(10))
     consumer = LitePullConsumer(f"G-{topic}", **options(cluster))
@@ -151,7 +151,7 @@ async def test_seeking_goes_anywhere(cluster: Cluster, topic: str) -> None:
             await consumer.seek(make_topic(cluster, f"{topic}-x", queues=1)[0], 0)
 
 
-async def test_paused_queues_give_nothing(cluster: Cluster, topic: str) -> None:
+async def test_paused_queues_give_nothing(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=2)
     consumer = LitePullConsumer(f"G-{topic}", **options(cluster))
     consumer.subscribe(topic)
@@ -165,7 +165,7 @@ async def test_paused_queues_give_nothing(cluster: Cluster, topic: str) -> None:
         assert await drain(consumer, 3) == names(3, "q0-")
 
 
-async def test_without_auto_commit_only_commit_counts(cluster: Cluster, topic: str) -> None:
+async def test_without_auto_commit_only_commit_counts(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(4))
     for number in range(3):
@@ -180,7 +180,7 @@ async def test_without_auto_commit_only_commit_counts(cluster: Cluster, topic: s
                 await consumer.commit()
 
 
-async def test_tags_and_new_topics_apply_while_it_runs(cluster: Cluster, topic: str) -> None:
+async def test_tags_and_new_topics_apply_while_it_runs(cluster: ServerCluster, topic: str) -> None:
     other = f"{topic}-other"
     make_topic(cluster, topic, queues=1)
     make_topic(cluster, other, queues=1)
@@ -196,7 +196,7 @@ async def test_tags_and_new_topics_apply_while_it_runs(cluster: Cluster, topic: 
         assert await drain(consumer, 1) == ["o1"]
 
 
-async def test_closing_ends_a_poll_and_a_loop_that_wait(cluster: Cluster, topic: str) -> None:
+async def test_closing_ends_a_poll_and_a_loop_that_wait(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     consumer = LitePullConsumer(f"G-{topic}", **options(cluster))
     consumer.subscribe(topic)

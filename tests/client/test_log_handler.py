@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from rocketeer import ConfigError, LogHandler, PullConsumer, ReceivedMessage
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, until_sync
 
 
@@ -26,13 +26,13 @@ def logger_with(handler: LogHandler, name: str) -> Iterator[logging.Logger]:
         handler.close()
 
 
-def stored(cluster: Cluster, topic: str) -> list[ReceivedMessage]:
+def stored(cluster: ServerCluster, topic: str) -> list[ReceivedMessage]:
     with PullConsumer("readers", nameserver=cluster.namesrv) as reader:
         return [message for queue in reader.queues(topic) for message in reader.read(queue)]
 
 
 def test_records_are_messages_with_level_and_logger_and_all_are_there_at_the_end(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     handler = LogHandler(topic, nameserver=cluster.namesrv, level=logging.INFO)
@@ -55,7 +55,7 @@ def test_records_are_messages_with_level_and_logger_and_all_are_there_at_the_end
     assert len({each.store_ms for each in found}) < 600, "they came in batches"
 
 
-def test_what_the_client_itself_logs_is_not_sent(cluster: Cluster, topic: str) -> None:
+def test_what_the_client_itself_logs_is_not_sent(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     root = logging.getLogger()
     before = root.level
@@ -78,7 +78,7 @@ def test_what_the_client_itself_logs_is_not_sent(cluster: Cluster, topic: str) -
 
 
 def test_without_a_broker_nobody_waits_and_the_oldest_records_go(
-    cluster: Cluster, topic: str, capfd: pytest.CaptureFixture[str]
+    cluster: ServerCluster, topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     handler = LogHandler(
         topic,
@@ -100,7 +100,7 @@ def test_without_a_broker_nobody_waits_and_the_oldest_records_go(
     assert time.monotonic() - began_s < 15, "closing has a limit, too"
 
 
-def test_how_many_were_dropped_is_told_once_they_can_be_sent(cluster: Cluster, topic: str) -> None:
+def test_how_many_were_dropped_is_told_once_they_can_be_sent(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     handler = LogHandler(topic, nameserver=cluster.namesrv, records_max=5, flush_interval_s=30)
     with logger_with(handler, f"many.{topic}") as logger:
@@ -120,7 +120,9 @@ def run_program(source: str, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_program_that_ends_at_once_has_sent_what_it_logged(cluster: Cluster, topic: str, host: str) -> None:
+def test_a_program_that_ends_at_once_has_sent_what_it_logged(
+    cluster: ServerCluster, topic: str, host: str
+) -> None:
     make_topic(cluster, topic, queues=1)
     source = """
 import logging, sys
@@ -137,7 +139,7 @@ for number in range(3):
 
 
 def test_a_forked_child_sends_its_own_records_and_not_those_of_its_parent_again(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     source = """

@@ -9,11 +9,11 @@ from rocketeer.aio import Message, Producer, PullConsumer
 from rocketeer.errors import MessageNotFound, NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.java_hash import java_hash
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, until_sync
 
 
-async def test_a_message_is_found_by_either_id_and_by_its_place(cluster: Cluster, topic: str) -> None:
+async def test_a_message_is_found_by_either_id_and_by_its_place(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=2)
     config = {"nameserver": cluster.namesrv}
     async with Producer(f"PG-{topic}", **config) as producer, PullConsumer(f"G-{topic}", **config) as reader:  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ async def test_a_message_is_found_by_either_id_and_by_its_place(cluster: Cluster
             assert len(await producer.query_messages(topic, key)) == count, key
 
 
-async def test_what_is_not_there_is_said_so(cluster: Cluster, topic: str) -> None:
+async def test_what_is_not_there_is_said_so(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     async with Producer(f"PG-{topic}", nameserver=cluster.namesrv) as producer:
         result = await producer.send(Message(topic, b"x"))
@@ -62,7 +62,7 @@ async def test_what_is_not_there_is_said_so(cluster: Cluster, topic: str) -> Non
                 await reader.message_at(MessageQueue(topic, "broker-a", 0), offset)
 
 
-async def test_keys_and_topics_that_share_a_hash_are_told_apart(cluster: Cluster, topic: str) -> None:
+async def test_keys_and_topics_that_share_a_hash_are_told_apart(cluster: ServerCluster, topic: str) -> None:
     one, other = f"{topic}Aa", f"{topic}BB"
     assert java_hash(f"{one}#Aa") == java_hash(f"{one}#BB"), "planted"
     assert java_hash(f"{one}#key") == java_hash(f"{other}#key"), "planted"
@@ -85,7 +85,7 @@ async def test_keys_and_topics_that_share_a_hash_are_told_apart(cluster: Cluster
             assert [found.body for found in await producer.query_messages(where, key)] == [body]
 
 
-async def test_keys_are_looked_up_in_a_time_range(cluster: Cluster, topic: str) -> None:
+async def test_keys_are_looked_up_in_a_time_range(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     async with Producer(f"PG-{topic}", nameserver=cluster.namesrv) as producer:
         for body in (b"0", b"1", b"2"):
@@ -100,7 +100,7 @@ async def test_keys_are_looked_up_in_a_time_range(cluster: Cluster, topic: str) 
         assert len(newest) == 1
 
 
-def test_threads_look_up_too(cluster: Cluster, topic: str) -> None:
+def test_threads_look_up_too(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     with rocketeer.Producer(f"PG-{topic}", nameserver=cluster.namesrv) as producer:
         result = producer.send(rocketeer.Message(topic, b"x", keys="k"))

@@ -3,10 +3,10 @@
 
 from rocketeer.bench.clients.fan_out import gathered
 from rocketeer.bench.clients.memory import GROWTH_BYTES_MAX, growth_bytes, stored_and_consumed
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 
 
-def test_fifty_thousand_messages_leave_nothing_behind(cluster: Cluster, topic: str) -> None:
+def test_fifty_thousand_messages_leave_nothing_behind(cluster: ServerCluster, topic: str) -> None:
     said: list[str] = []
     samples = stored_and_consumed(cluster, topic, 50_000, 1024, said.append)
     assert samples[-1].messages == 50_000
@@ -15,7 +15,7 @@ def test_fifty_thousand_messages_leave_nothing_behind(cluster: Cluster, topic: s
 
 
 def test_far_more_sends_than_may_be_in_flight_are_gathered_in_little_time_and_memory(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     """`make fan-out` has 200,000 of them."""
     found = gathered(cluster, topic, 40_000, 100)

@@ -38,7 +38,7 @@ from rocketeer.middlewares import (
     RateLimit,
     Timeout,
 )
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, send, until
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_a_middleware_is_refused_where_it_is_given(wrong: Any, te
 
 
 async def test_the_first_is_outermost_and_the_apps_are_around_the_listeners(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     story: list[str] = []
@@ -215,7 +215,7 @@ async def test_the_first_is_outermost_and_the_apps_are_around_the_listeners(
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_one_middleware_is_around_plain_and_coroutine_listeners_where_they_run(
-    cluster: Cluster, topic: str, kind: str
+    cluster: ServerCluster, topic: str, kind: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     threads: dict[str, int] = {}
@@ -261,7 +261,7 @@ class Nothing(Middleware):
         yield
 
 
-async def test_every_way_of_sending_goes_through_the_middlewares(cluster: Cluster, topic: str) -> None:
+async def test_every_way_of_sending_goes_through_the_middlewares(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
 
     def in_threads() -> None:
@@ -337,7 +337,7 @@ async def fetched(log: list[str] = Depends(opened)) -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_dependencies_are_made_for_each_message_once_and_closed_behind_it(
-    cluster: Cluster, topic: str, kind: str
+    cluster: ServerCluster, topic: str, kind: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     logs: dict[str, list[str]] = {}
@@ -417,7 +417,7 @@ def test_what_a_listener_asks_for_and_nobody_knows_is_refused_where_it_is_declar
 
 
 async def test_log_lines_tell_the_message_they_are_about(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(cluster, topic, queues=1)
     caplog.handler.addFilter(fields := MessageFields())
@@ -445,7 +445,7 @@ async def test_log_lines_tell_the_message_they_are_about(
     assert f"consumed topic={topic} group=G-{topic} id={ids[0]} count=1 tries=1" in caplog.text
 
 
-async def test_errors_are_told_and_go_on(cluster: Cluster, topic: str) -> None:
+async def test_errors_are_told_and_go_on(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     told: list[tuple[str, str]] = []
 
@@ -472,7 +472,9 @@ async def test_errors_are_told_and_go_on(cluster: Cluster, topic: str) -> None:
     assert told == [("OSError('disk')", f"G-{topic}")]
 
 
-async def test_a_listener_over_its_time_is_cancelled_and_tried_again(cluster: Cluster, topic: str) -> None:
+async def test_a_listener_over_its_time_is_cancelled_and_tried_again(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic, queues=1)
     story: list[str] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster))
@@ -510,7 +512,7 @@ def test_a_rate_holds_whoever_asks() -> None:
         RateLimit()
 
 
-async def test_sends_over_the_rate_wait(cluster: Cluster, topic: str) -> None:
+async def test_sends_over_the_rate_wait(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     async with Producer("P", nameserver=cluster.namesrv, middlewares=[RateLimit(publish=20)]) as producer:
         began_s = time.monotonic()
@@ -518,7 +520,7 @@ async def test_sends_over_the_rate_wait(cluster: Cluster, topic: str) -> None:
         assert time.monotonic() - began_s >= 0.19
 
 
-async def test_prometheus_counts_and_times(cluster: Cluster, topic: str) -> None:
+async def test_prometheus_counts_and_times(cluster: ServerCluster, topic: str) -> None:
     from prometheus_client import CollectorRegistry
 
     make_topic(cluster, topic, queues=1)
@@ -547,7 +549,7 @@ async def test_prometheus_counts_and_times(cluster: Cluster, topic: str) -> None
         assert figure("publish_seconds_count") == 3
 
 
-async def test_a_trace_goes_from_the_sender_to_the_listener(cluster: Cluster, topic: str) -> None:
+async def test_a_trace_goes_from_the_sender_to_the_listener(cluster: ServerCluster, topic: str) -> None:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -598,7 +600,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.M
 
 
 async def test_what_a_send_returns_is_a_result_whatever_its_middlewares_return(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic)
 

@@ -12,7 +12,7 @@ import pytest
 
 import rocketeer
 from rocketeer.client.apps.settings import read_file
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, until
 
 pytestmark = pytest.mark.own_cluster
@@ -25,7 +25,7 @@ CHAPTERS = dict(
 )
 
 
-def ran(cluster: Cluster, chapter: str, *topics: str) -> dict[str, Any]:
+def ran(cluster: ServerCluster, chapter: str, *topics: str) -> dict[str, Any]:
     for topic in topics:
         make_topic(cluster, topic)
     names: dict[str, Any] = {"nameserver": cluster.namesrv, "time": time, "__name__": "migrating"}
@@ -37,17 +37,17 @@ def test_every_chapter_has_its_program() -> None:
     assert list(CHAPTERS) == ["kafka-python", "aiokafka", "Celery", "rocketmq-client-python"]
 
 
-def test_kafka_python(cluster: Cluster) -> None:
+def test_kafka_python(cluster: ServerCluster) -> None:
     names = ran(cluster, "kafka-python", "kafka-orders")
     assert sorted(message.text for message in names["found"]) == ['{"id":7}', '{"id":8}']
 
 
-def test_aiokafka(cluster: Cluster) -> None:
+def test_aiokafka(cluster: ServerCluster) -> None:
     names = ran(cluster, "aiokafka", "aio-orders")
     assert sorted(order["id"] for order in names["orders"]) == list(range(100))
 
 
-def test_celery(cluster: Cluster) -> None:
+def test_celery(cluster: ServerCluster) -> None:
     names = ran(cluster, "Celery", "celery-bill")
     app: rocketeer.App = names["app"]
 
@@ -59,7 +59,7 @@ def test_celery(cluster: Cluster) -> None:
     assert names["billed"] == [7, 7]
 
 
-def test_rocketmq_client_python(cluster: Cluster) -> None:
+def test_rocketmq_client_python(cluster: ServerCluster) -> None:
     names = ran(cluster, "rocketmq-client-python", "py-orders")
     assert (names["result"].message_id, "created", ["42"], b"7") in names["seen"]
     assert sorted(body for *_, body in names["seen"]) == [b"7", b"8", b"9"]
@@ -77,7 +77,7 @@ def test_options_in_the_table_exist_somewhere(word: str) -> None:
     assert word in known | theirs
 
 
-def test_the_blocks_of_the_page_on_apps_run_too(cluster: Cluster) -> None:
+def test_the_blocks_of_the_page_on_apps_run_too(cluster: ServerCluster) -> None:
     page = (Path(__file__).parents[2] / "docs" / "apps.md").read_text()
     session = type("Session", (), {"__enter__": lambda self: self, "__exit__": lambda self, *error: None})
     names: dict[str, Any] = {"Session": session, "Payment": dict, "asyncio": asyncio, "__name__": "apps"}

@@ -31,9 +31,9 @@ from rocketeer.aio import LitePullConsumer, Producer, PullConsumer, PushConsumer
 from rocketeer.client.core.outcome import as_outcome
 from rocketeer.config.ports import free_ports
 from rocketeer.testing import cluster as own_cluster
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, options, send, until
-from support.stage import stage
+from support.scripted_broker import scripted_broker
 
 pytestmark = pytest.mark.own_cluster
 
@@ -118,7 +118,7 @@ def test_delay_levels_that_do_not_exist_are_refused() -> None:
 
 
 async def test_returning_false_has_the_message_come_again(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(cluster, topic, queues=1)
     seen: list[int] = []
@@ -137,7 +137,7 @@ async def test_returning_false_has_the_message_come_again(
     assert "a listener returned False" in caplog.text
 
 
-def test_a_brokers_port_as_name_server_is_told_so(cluster: Cluster, topic: str) -> None:
+def test_a_brokers_port_as_name_server_is_told_so(cluster: ServerCluster, topic: str) -> None:
     with (
         rocketeer.Producer("g", nameserver=cluster.broker) as producer,
         pytest.raises(NoNameServer, match=r"answers, but is no name server: is it a broker's port\?"),
@@ -145,7 +145,7 @@ def test_a_brokers_port_as_name_server_is_told_so(cluster: Cluster, topic: str) 
         producer.send(Message(topic, b"x"))
 
 
-async def test_a_lite_consumer_may_subscribe_after_it_was_started(cluster: Cluster, topic: str) -> None:
+async def test_a_lite_consumer_may_subscribe_after_it_was_started(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=2)
     await send(cluster, topic, names(5))
     async with LitePullConsumer(f"G-{topic}", **options(cluster)) as consumer:
@@ -204,7 +204,7 @@ async def _lead_to(address: str, reader: asyncio.StreamReader, writer: asyncio.S
 
 
 async def test_broadcasting_consumers_miss_nothing_of_a_topic_made_while_they_run(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: ServerCluster, topic: str, tmp_path: Path
 ) -> None:
     got: list[str] = []
     consumer = PushConsumer(
@@ -250,7 +250,7 @@ print("done")
 """
 
 
-def test_a_forked_child_leaves_no_warning_and_the_parent_goes_on(cluster: Cluster, topic: str) -> None:
+def test_a_forked_child_leaves_no_warning_and_the_parent_goes_on(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     # From 3.12 on Python itself warns of every fork in a process that has threads.
     allowed = "ignore:This process:DeprecationWarning"
@@ -278,7 +278,7 @@ async def test_a_send_without_time_is_refused_and_says_which_argument_it_was(
     time_limit_s: Any, idempotent: bool
 ) -> None:
     text = re.escape(f"timeout_s is {time_limit_s!r}: a send needs some time")
-    with stage() as broker:
+    with scripted_broker() as broker:
         with rocketeer.Producer("g", nameserver=broker.address, idempotent=idempotent) as producer:
             with pytest.raises(ClientError, match=text):
                 producer.send(Message("T", b"x"), timeout_s=time_limit_s)
@@ -406,7 +406,7 @@ def test_what_is_no_strategy_is_refused(wrong: Any) -> None:
         App(group="g").listener("T", strategy=wrong)(print)
 
 
-async def test_places_that_are_in_no_queue_are_refused(cluster: Cluster, topic: str) -> None:
+async def test_places_that_are_in_no_queue_are_refused(cluster: ServerCluster, topic: str) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     async with (
         PullConsumer(f"G-{topic}", **options(cluster)) as puller,
@@ -431,14 +431,14 @@ async def test_places_that_are_in_no_queue_are_refused(cluster: Cluster, topic: 
 
 def test_a_reply_is_to_a_message_that_was_received() -> None:
     with (
-        stage() as broker,
+        scripted_broker() as broker,
         rocketeer.Producer("g", nameserver=broker.address) as producer,
         pytest.raises(ClientError, match="a ReceivedMessage can be answered, not Message"),
     ):
         producer.reply(Message("T", b"x"), b"y")  # type: ignore[arg-type]
 
 
-async def test_a_choice_of_queue_that_cannot_be_meant_is_refused(cluster: Cluster, topic: str) -> None:
+async def test_a_choice_of_queue_that_cannot_be_meant_is_refused(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     message = Message(topic, b"x")
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -470,7 +470,7 @@ def test_clients_say_what_they_are() -> None:
     assert repr(app) == "<rocketeer.App group='billing' topics=orders>"
 
 
-def test_a_client_of_another_event_loop_says_so(cluster: Cluster, topic: str) -> None:
+def test_a_client_of_another_event_loop_says_so(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     push = PushConsumer(f"G-{topic}", **options(cluster))
     push.subscribe(topic, print)

@@ -14,7 +14,7 @@ from rocketeer.client.core.rebalance import share_of
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.groups import consumer_ids
 from rocketeer.model.queue import MessageQueue
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, until
 from support.peers import Peer, Running, java_peer
 
@@ -31,7 +31,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 class Member:
     """One of ours; keeps what it got as (queue id, text)."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: ServerCluster, topic: str) -> None:
         self.topic = topic
         self.got: list[tuple[int, str]] = []
         self.consumer = PushConsumer(f"G-{topic}", **options(cluster))
@@ -60,13 +60,15 @@ def got_by_java(peer: Running) -> list[tuple[int, str]]:
     return [(event["queue"], event["body"]) for event in peer.of("message")]
 
 
-def start_java(java: Peer, cluster: Cluster, topic: str, *, expect: int = 1_000_000) -> Running:
+def start_java(java: Peer, cluster: ServerCluster, topic: str, *, expect: int = 1_000_000) -> Running:
     return java.start(
         "consume", namesrv=cluster.namesrv, topic=topic, group=f"G-{topic}", expect=expect, seconds=100
     )
 
 
-async def test_java_and_ours_compute_the_same_allocation(cluster: Cluster, topic: str, java: Peer) -> None:
+async def test_java_and_ours_compute_the_same_allocation(
+    cluster: ServerCluster, topic: str, java: Peer
+) -> None:
     queues = make_topic(cluster, topic, QUEUES)
     ours = [await Member(cluster, topic).start() for _ in range(2)]
     theirs = [start_java(java, cluster, topic) for _ in range(2)]
@@ -113,7 +115,9 @@ async def test_java_and_ours_compute_the_same_allocation(cluster: Cluster, topic
             await member.consumer.close()
 
 
-async def test_nothing_is_lost_while_members_come_and_go(cluster: Cluster, topic: str, java: Peer) -> None:
+async def test_nothing_is_lost_while_members_come_and_go(
+    cluster: ServerCluster, topic: str, java: Peer
+) -> None:
     make_topic(cluster, topic, QUEUES)
     members = [await Member(cluster, topic).start()]
     peers: list[Running] = []

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocketeer.client.plans.pull import SUSPEND
 from rocketeer.client.sync.push_consumer import PushConsumer
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.bodies.clients import encoding_consumer_list
-from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.bodies.locks import encode_locked_queues, opening_lock_request
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.steps import finish
-from support.bodies import encode_route
+from support.bodies import decode_heartbeat, encode_route
 from support.consuming import until_sync
-from support.stage import Play, Stage, stage
+from support.scripted_broker import Play, ScriptedBroker, scripted_broker
 
 HOST = encode_host("127.0.0.1", 1)
 PULLED = 10
@@ -92,22 +92,27 @@ class Broker:
             body = records(asked.ext["topic"], offset)
             return pull_reply(asked, ResponseCode.SUCCESS, PULLED, body)
         if not self.times:
-            return None
+            # As a broker does: a pull that tells an offset does not wish to be held.
+            return (
+                None
+                if int(asked.ext["sysFlag"]) & SUSPEND
+                else pull_reply(asked, ResponseCode.PULL_NOT_FOUND, offset)
+            )
         self.times -= 1
         return pull_reply(asked, self.code, self.leads_to)
 
 
-def route_to(broker: Stage) -> Play:
+def route_to(broker: ScriptedBroker) -> Play:
     def answer(asked: Command) -> Command:
         if asked.ext["topic"].startswith("%RETRY%"):
             return reply(asked, ResponseCode.TOPIC_NOT_EXIST)
-        brokers = (BrokerData("c", "stage", {0: broker.address}),)
-        return reply(asked, body=encode_route(Route((QueueData("stage", 1, 1, 6),), brokers), strict=True))
+        brokers = (BrokerData("c", "scripted", {0: broker.address}),)
+        return reply(asked, body=encode_route(Route((QueueData("scripted", 1, 1, 6),), brokers), strict=True))
 
     return answer
 
 
-def committed(broker: Stage) -> list[int]:
+def committed(broker: ScriptedBroker) -> list[int]:
     return [int(asked.ext["commitOffset"]) for asked in broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)]
 
 
@@ -141,7 +146,7 @@ def test_what_is_in_hand_is_consumed_wherever_the_broker_leads(
         got.append(int(message.text))
 
     broker = Broker(ResponseCode.PULL_OFFSET_MOVED, leads_to)
-    with stage(broker.table()) as master:
+    with scripted_broker(broker.table()) as master:
         master._plays[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route_to(master)
         consumer = PushConsumer(
             "G", nameserver=master.address, orderly=orderly, concurrency=1, commit_interval_s=0.1
@@ -161,7 +166,7 @@ def test_what_is_in_hand_is_consumed_wherever_the_broker_leads(
 def test_a_broker_that_sends_it_away_at_once_is_not_asked_without_pause() -> None:
     broker = Broker(ResponseCode.PULL_RETRY_IMMEDIATELY, PULLED, times=1_000_000)
     got: list[str] = []
-    with stage(broker.table()) as master:
+    with scripted_broker(broker.table()) as master:
         master._plays[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route_to(master)
         consumer = PushConsumer("G", nameserver=master.address)
         consumer.subscribe("T", lambda message: got.append(message.text))
@@ -176,7 +181,7 @@ def test_a_broker_that_sends_it_away_at_once_is_not_asked_without_pause() -> Non
 
 def test_a_member_that_leads_no_longer_has_the_leader_looked_for_at_once() -> None:
     before, after = Broker(ResponseCode.SUCCESS, 0, times=0), Broker(ResponseCode.SUCCESS, 0, times=0)
-    with stage(before.table()) as old, stage(after.table()) as new:
+    with scripted_broker(before.table()) as old, scripted_broker(after.table()) as new:
         old._plays[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route_to(old)
         consumer = PushConsumer("G", nameserver=old.address, orderly=True, lock_renew_s=0.2)
         consumer.subscribe("T", lambda message: None)

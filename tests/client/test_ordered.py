@@ -10,7 +10,7 @@ from rocketeer.bench.control import Control
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import ClientError
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster
+from support.cluster import ServerCluster, restart_broker
 from support.consuming import make_topic, options, until
 
 pytestmark = pytest.mark.own_cluster
@@ -42,7 +42,7 @@ class Ledger:
         return all(self.last[key] == EACH - 1 for key in KEYS)
 
 
-async def send_in_order(cluster: Cluster, topic: str, pause_s: float = 0.0) -> None:
+async def send_in_order(cluster: ServerCluster, topic: str, pause_s: float = 0.0) -> None:
     """Each key's messages one after the other, each until it is acknowledged, whatever happens to the broker."""
     async with Producer("ordered", nameserver=cluster.namesrv, route_poll_s=0.3) as producer:
 
@@ -61,7 +61,7 @@ async def send_in_order(cluster: Cluster, topic: str, pause_s: float = 0.0) -> N
         await asyncio.gather(*(one_key(key) for key in KEYS))
 
 
-def member(cluster: Cluster, topic: str, ledger: Ledger) -> PushConsumer:
+def member(cluster: ServerCluster, topic: str, ledger: Ledger) -> PushConsumer:
     config = options(cluster, rebalance_s=0.5, route_poll_s=0.3, lock_renew_s=0.5, suspend_s=0.05)
     consumer = PushConsumer(f"G-{topic}", orderly=True, **config)
 
@@ -74,7 +74,7 @@ def member(cluster: Cluster, topic: str, ledger: Ledger) -> PushConsumer:
 
 
 async def test_the_messages_of_a_key_keep_their_order_while_members_come_and_go(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=4)
     ledger = Ledger()
@@ -94,7 +94,7 @@ async def test_the_messages_of_a_key_keep_their_order_while_members_come_and_go(
     assert ledger.count == len(KEYS) * EACH, "each once: queues are handed over behind the last message"
 
 
-async def test_one_queue_orders_everything(cluster: Cluster, topic: str) -> None:
+async def test_one_queue_orders_everything(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     got: list[int] = []
     consumer = PushConsumer(f"G-{topic}", orderly=True, **options(cluster))
@@ -106,7 +106,9 @@ async def test_one_queue_orders_everything(cluster: Cluster, topic: str) -> None
     assert got == list(range(100))
 
 
-async def test_an_order_configuration_says_which_queues_are_sent_to(cluster: Cluster, topic: str) -> None:
+async def test_an_order_configuration_says_which_queues_are_sent_to(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic, queues=4)
     conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": topic, "value": "broker-a:2"}
     async with Producer(f"PG-{topic}", nameserver=cluster.namesrv, route_poll_s=0.1) as producer:
@@ -132,7 +134,7 @@ async def test_an_order_configuration_says_which_queues_are_sent_to(cluster: Clu
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill"])
 async def test_a_restart_of_the_broker_passes_no_message_over(
-    cluster: Cluster, topic: str, kill: bool
+    cluster: ServerCluster, topic: str, kill: bool
 ) -> None:
     make_topic(cluster, topic, queues=4)
     ledger = Ledger()
@@ -140,7 +142,7 @@ async def test_a_restart_of_the_broker_passes_no_message_over(
     async with first, second:
         sending = asyncio.create_task(send_in_order(cluster, topic, 0.02))
         await until(lambda: ledger.count > 60)
-        await asyncio.to_thread(cluster.restart_broker, kill=kill)
+        await asyncio.to_thread(restart_broker, cluster, kill=kill)
         await asyncio.wait_for(sending, 90)
         await until(lambda: ledger.complete, timeout_s=90)
     assert ledger.faults == []

@@ -11,11 +11,13 @@ from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.core.outcome import COMMIT, RETRY, ROLLBACK, Ordered, Retry
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.sync.push_consumer import PushConsumer as SyncPushConsumer
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import dead_letters, make_topic, names, options, send, until, until_sync
 
 
-def test_each_queue_is_consumed_in_order_and_by_one_thread_at_a_time(cluster: Cluster, topic: str) -> None:
+def test_each_queue_is_consumed_in_order_and_by_one_thread_at_a_time(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic, queues=3)
 
     async def fill() -> None:
@@ -43,7 +45,7 @@ def test_each_queue_is_consumed_in_order_and_by_one_thread_at_a_time(cluster: Cl
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_nothing_passes_a_message_that_fails(cluster: Cluster, topic: str, kind: str) -> None:
+async def test_nothing_passes_a_message_that_fails(cluster: ServerCluster, topic: str, kind: str) -> None:
     topic = f"{topic}{kind}"
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(5))
@@ -67,7 +69,7 @@ async def test_nothing_passes_a_message_that_fails(cluster: Cluster, topic: str,
 
 
 async def test_a_message_that_had_its_tries_is_buried_and_the_queue_goes_on(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(4))
@@ -88,7 +90,7 @@ async def test_a_message_that_had_its_tries_is_buried_and_the_queue_goes_on(
     assert tries == ["m0", "m1", "m1", "m1", "m2", "m3"]
 
 
-async def test_a_listener_may_commit_by_itself(cluster: Cluster, topic: str) -> None:
+async def test_a_listener_may_commit_by_itself(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(6))
     seen: list[str] = []
@@ -118,7 +120,7 @@ async def test_a_listener_may_commit_by_itself(cluster: Cluster, topic: str) -> 
     assert again == ["m2", "m3", "m4", "m5"], "only what was committed is finished"
 
 
-async def test_lists_are_given_in_order_too(cluster: Cluster, topic: str) -> None:
+async def test_lists_are_given_in_order_too(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(9))
     seen: list[str] = []
@@ -136,7 +138,9 @@ async def test_lists_are_given_in_order_too(cluster: Cluster, topic: str) -> Non
     assert max(sizes) <= 4
 
 
-async def test_a_queue_changes_hands_without_overlap_or_repetition(cluster: Cluster, topic: str) -> None:
+async def test_a_queue_changes_hands_without_overlap_or_repetition(
+    cluster: ServerCluster, topic: str
+) -> None:
     """A second member joins, then the first leaves: who has the lock consumes, and where the other stopped."""
     make_topic(cluster, topic, queues=4)
     seen: dict[int, list[int]] = defaultdict(list)
@@ -184,7 +188,7 @@ async def test_a_queue_changes_hands_without_overlap_or_repetition(cluster: Clus
 
 
 async def test_a_paused_ordered_consumer_stops_behind_the_message_it_is_at(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(20))
@@ -208,7 +212,7 @@ async def test_a_paused_ordered_consumer_stops_behind_the_message_it_is_at(
 
 
 async def test_a_queue_that_pauses_after_a_failure_is_handed_over_at_once(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(2))

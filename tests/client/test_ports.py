@@ -29,12 +29,12 @@ from rocketeer import (
 )
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers.send import SendMessageReplyHeader, SendMessageV2Header
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, send
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 WAIT_S = 30.0
-Receive = Callable[[Cluster, str, Path], Awaitable[list[ReceivedMessage]]]
+Receive = Callable[[ServerCluster, str, Path], Awaitable[list[ReceivedMessage]]]
 
 
 async def until(condition: object, what: str) -> None:
@@ -48,7 +48,7 @@ async def until(condition: object, what: str) -> None:
 
 
 async def pushed(
-    cluster: Cluster, topic: str, folder: Path, model: MessageModel = MessageModel.CLUSTERING
+    cluster: ServerCluster, topic: str, folder: Path, model: MessageModel = MessageModel.CLUSTERING
 ) -> list[ReceivedMessage]:
     got: list[ReceivedMessage] = []
     consumer = aio.PushConsumer(
@@ -64,11 +64,11 @@ async def pushed(
     return got
 
 
-async def broadcast(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMessage]:
+async def broadcast(cluster: ServerCluster, topic: str, folder: Path) -> list[ReceivedMessage]:
     return await pushed(cluster, topic, folder, MessageModel.BROADCASTING)
 
 
-async def polled(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMessage]:
+async def polled(cluster: ServerCluster, topic: str, folder: Path) -> list[ReceivedMessage]:
     got: list[ReceivedMessage] = []
     consumer = aio.LitePullConsumer(f"G-{topic}", nameserver=cluster.namesrv, consume_from=FIRST)
     consumer.subscribe(topic)
@@ -79,7 +79,7 @@ async def polled(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMes
     return got
 
 
-async def pulled(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMessage]:
+async def pulled(cluster: ServerCluster, topic: str, folder: Path) -> list[ReceivedMessage]:
     got: list[ReceivedMessage] = []
     async with aio.PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
         (queue,) = await consumer.queues(topic)
@@ -90,7 +90,7 @@ async def pulled(cluster: Cluster, topic: str, folder: Path) -> list[ReceivedMes
 
 @pytest.mark.parametrize("receive", [pushed, broadcast, polled, pulled], ids=lambda each: each.__name__)
 async def test_every_message_says_how_far_its_queue_reached(
-    cluster: Cluster, topic: str, tmp_path: Path, receive: Receive
+    cluster: ServerCluster, topic: str, tmp_path: Path, receive: Receive
 ) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(10))
@@ -136,7 +136,7 @@ class Forbidding:
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_an_rpc_hook_sees_every_request_and_its_reply(cluster: Cluster, topic: str, kind: str) -> None:
+def test_an_rpc_hook_sees_every_request_and_its_reply(cluster: ServerCluster, topic: str, kind: str) -> None:
     make_topic(cluster, topic, queues=1)
     hook = Seeing()
     if kind == "threads":
@@ -161,7 +161,7 @@ def test_an_rpc_hook_sees_every_request_and_its_reply(cluster: Cluster, topic: s
     assert (answer.queue_id, answer.queue_offset) == (0, 0)
 
 
-def test_what_a_hook_raises_before_a_request_ends_the_call(cluster: Cluster, topic: str) -> None:
+def test_what_a_hook_raises_before_a_request_ends_the_call(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     with (
         Producer("G", nameserver=cluster.namesrv, rpc_hooks=[Forbidding()]) as producer,
@@ -187,7 +187,7 @@ class Broken:
         raise RuntimeError("a bug of the user")
 
 
-async def test_what_a_filter_hook_leaves_out_counts_as_consumed(cluster: Cluster, topic: str) -> None:
+async def test_what_a_filter_hook_leaves_out_counts_as_consumed(cluster: ServerCluster, topic: str) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(9))
     got: list[str] = []
@@ -207,7 +207,7 @@ async def test_what_a_filter_hook_leaves_out_counts_as_consumed(cluster: Cluster
 # --- queues ------------------------------------------------------------------------------------
 
 
-async def test_a_queue_listener_hears_of_every_change(cluster: Cluster, topic: str) -> None:
+async def test_a_queue_listener_hears_of_every_change(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=4)
     heard: list[tuple[str, int, int]] = []
 
@@ -228,7 +228,7 @@ async def test_a_queue_listener_hears_of_every_change(cluster: Cluster, topic: s
 
 
 async def test_a_queue_listener_of_a_lite_pull_consumer_hears_of_its_queues(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     queues = make_topic(cluster, topic, queues=4)
     heard: list[tuple[str, list[MessageQueue], list[MessageQueue]]] = []
@@ -242,7 +242,7 @@ async def test_a_queue_listener_of_a_lite_pull_consumer_hears_of_its_queues(
         await until(lambda: (topic, queues, queues) in heard, "all queues")
 
 
-def test_pull_consumers_of_a_group_share_the_queues(cluster: Cluster, topic: str) -> None:
+def test_pull_consumers_of_a_group_share_the_queues(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=4)
     with (
         PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as one,
@@ -269,7 +269,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("kind", ["push", "lite"])
-async def test_offsets_are_kept_where_the_user_says(cluster: Cluster, topic: str, kind: str) -> None:
+async def test_offsets_are_kept_where_the_user_says(cluster: ServerCluster, topic: str, kind: str) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(10))
     kept = Kept()
@@ -295,7 +295,7 @@ async def test_offsets_are_kept_where_the_user_says(cluster: Cluster, topic: str
     assert kept.offsets[queue] == 10
 
 
-def test_effects_in_ones_own_database_happen_once_over_kill_9(cluster: Cluster, tmp_path: Path) -> None:
+def test_effects_in_ones_own_database_happen_once_over_kill_9(cluster: ServerCluster, tmp_path: Path) -> None:
     example = Path(__file__).parents[2] / "examples" / "own_offsets.py"
     database = tmp_path / "payments.db"
     env = {**os.environ, "NAMESRV_ADDR": cluster.namesrv}
@@ -322,7 +322,7 @@ def test_effects_in_ones_own_database_happen_once_over_kill_9(cluster: Cluster, 
 # --- topics made by producers, timed by the old name -------------------------------------------
 
 
-def test_a_producer_makes_a_topic_with_its_queues(cluster: Cluster, topic: str) -> None:
+def test_a_producer_makes_a_topic_with_its_queues(cluster: ServerCluster, topic: str) -> None:
     with Producer("G", nameserver=cluster.namesrv) as producer:
         queues = producer.create_topic(topic, queues=3)
         assert len(queues) == 3
@@ -337,7 +337,9 @@ def test_a_producer_makes_a_topic_with_its_queues(cluster: Cluster, topic: str) 
 
 @pytest.mark.skipif(os.environ.get("ROCKETEER_PEER") == "apache", reason="4.9.8 delivers at once")
 @pytest.mark.parametrize("kind", ["alone", "among others"])
-def test_a_message_with_a_start_of_delivery_is_a_timed_one(cluster: Cluster, topic: str, kind: str) -> None:
+def test_a_message_with_a_start_of_delivery_is_a_timed_one(
+    cluster: ServerCluster, topic: str, kind: str
+) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     with Producer("G", nameserver=cluster.namesrv) as producer:
         due_ms = int(time.time() * 1000) + 1_500

@@ -22,7 +22,7 @@ from rocketeer.bench.control import Control
 from rocketeer.errors import BrokerRefused, ClientClosed, NoNameServer, NoRoute
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage, decode_record
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import until_sync, wait_stored
 from support.records import sent_body
 
@@ -30,12 +30,12 @@ GROUP = "test-producer"
 
 
 @pytest.fixture
-def producer(cluster: Cluster) -> Iterator[Producer]:
+def producer(cluster: ServerCluster) -> Iterator[Producer]:
     with Producer(GROUP, nameserver=cluster.namesrv) as started:
         yield started
 
 
-def look_up(cluster: Cluster, result: SendResult, which: int = 0) -> StoredMessage:
+def look_up(cluster: ServerCluster, result: SendResult, which: int = 0) -> StoredMessage:
     """The record as the broker stored it."""
     identity = result.offset_message_id.split(",")[which]
     with Control(cluster.broker) as broker:
@@ -43,7 +43,7 @@ def look_up(cluster: Cluster, result: SendResult, which: int = 0) -> StoredMessa
         return decode_record(broker.ask(RequestCode.VIEW_MESSAGE_BY_ID, header).body)
 
 
-def test_a_message_is_stored_as_it_was_sent(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_a_message_is_stored_as_it_was_sent(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     result = producer.send(
         Message(topic, "grüße".encode(), tags="new", keys=["k1", "k2"], properties={"colour": "rot"}, flag=7)
     )
@@ -56,7 +56,7 @@ def test_a_message_is_stored_as_it_was_sent(cluster: Cluster, producer: Producer
     assert (properties["TAGS"], properties["KEYS"], properties["colour"]) == ("new", "k1 k2", "rot")
 
 
-def test_the_first_send_creates_the_topic(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_the_first_send_creates_the_topic(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     assert producer.send(Message(topic, b"x")).ok
     with Control(cluster.broker) as broker:
         assert topic in broker.topics()
@@ -68,7 +68,7 @@ def test_queues_take_turns(producer: Producer, topic: str) -> None:
     assert sorted(used) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-def test_a_list_is_a_batch(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_a_list_is_a_batch(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     result = producer.send([Message(topic, f"m{n}".encode(), tags=f"t{n}") for n in range(3)])
     assert len(result.offset_message_id.split(",")) == 3
     records = [look_up(cluster, result, n) for n in range(3)]
@@ -77,7 +77,7 @@ def test_a_list_is_a_batch(cluster: Cluster, producer: Producer, topic: str) -> 
     assert [record.properties_dict()["UNIQ_KEY"] for record in records] == result.message_id.split(",")
 
 
-def test_a_long_list_is_sent_in_parts(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_a_long_list_is_sent_in_parts(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     messages = [Message(topic, os.urandom(100_000)) for _ in range(50)]
     parts = [producer.send(part) for part in split_batch(messages)]
     assert len(parts) == 2
@@ -96,14 +96,14 @@ def test_a_selector_chooses_the_queue(producer: Producer, topic: str) -> None:
     assert own.queue.queue_id == 3
 
 
-def test_a_large_body_travels_compressed(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_a_large_body_travels_compressed(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     body = b"rocket" * 20_000
     record = look_up(cluster, producer.send(Message(topic, body)))
     assert len(record.body) < 2_000
     assert sent_body(record) == body
 
 
-def test_a_delayed_message_waits(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_a_delayed_message_waits(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     producer.send(Message(topic, b"now"))
     producer.send(Message(topic, b"later", delay_level=1))
     wait_stored(cluster, topic, 2)
@@ -112,14 +112,14 @@ def test_a_delayed_message_waits(cluster: Cluster, producer: Producer, topic: st
     assert stored[b"later"].store_ms - stored[b"later"].born_ms >= 1000
 
 
-def test_oneway_messages_arrive(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_oneway_messages_arrive(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     producer.send(Message(topic, b"first"))
     for _ in range(50):
         producer.send_oneway(Message(topic, b"x"))
     wait_stored(cluster, topic, 51)
 
 
-def test_async_sends_bring_futures(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_async_sends_bring_futures(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     futures: list[Future[SendResult]] = [producer.send_async(Message(topic, b"x")) for _ in range(200)]
     results = [future.result(10) for future in futures]
     assert all(result.ok for result in results)
@@ -127,7 +127,7 @@ def test_async_sends_bring_futures(cluster: Cluster, producer: Producer, topic: 
     wait_stored(cluster, topic, 200)
 
 
-def test_threads_share_a_producer(cluster: Cluster, producer: Producer, topic: str) -> None:
+def test_threads_share_a_producer(cluster: ServerCluster, producer: Producer, topic: str) -> None:
     results: list[SendResult] = []
 
     def send() -> None:
@@ -143,7 +143,7 @@ def test_threads_share_a_producer(cluster: Cluster, producer: Producer, topic: s
     wait_stored(cluster, topic, 400)
 
 
-def test_a_namespace_separates_topics(cluster: Cluster, topic: str) -> None:
+def test_a_namespace_separates_topics(cluster: ServerCluster, topic: str) -> None:
     with Producer(GROUP, nameserver=cluster.namesrv, namespace="shop") as producer:
         result = producer.send(Message(topic, b"x"))
     assert result.queue.topic == topic
@@ -161,7 +161,7 @@ def test_a_refusal_names_code_broker_and_queue(producer: Producer, topic: str) -
         producer.send_async(Message(topic, b"x"), queue=nowhere).result(10)
 
 
-def test_no_route_says_who_was_asked(cluster: Cluster, topic: str) -> None:
+def test_no_route_says_who_was_asked(cluster: ServerCluster, topic: str) -> None:
     with (
         Producer(GROUP, nameserver=cluster.namesrv, create_topic_key="NoSuchDefault") as producer,
         pytest.raises(NoRoute, match=cluster.namesrv),
@@ -169,7 +169,7 @@ def test_no_route_says_who_was_asked(cluster: Cluster, topic: str) -> None:
         producer.send(Message(topic, b"x"))
 
 
-def test_a_dead_name_server_is_skipped(cluster: Cluster, topic: str) -> None:
+def test_a_dead_name_server_is_skipped(cluster: ServerCluster, topic: str) -> None:
     with Producer(GROUP, nameserver=f"127.0.0.1:9;{cluster.namesrv}") as producer:
         assert producer.send(Message(topic, b"x")).ok
 
@@ -186,14 +186,16 @@ def test_no_living_name_server_is_an_error_at_once() -> None:
 
 
 def test_the_variable_names_the_name_server(
-    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+    cluster: ServerCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
     with Producer(GROUP) as producer:
         assert producer.send(Message(topic, b"x")).ok
 
 
-def test_the_first_send_starts_a_producer_and_a_closed_one_says_so(cluster: Cluster, topic: str) -> None:
+def test_the_first_send_starts_a_producer_and_a_closed_one_says_so(
+    cluster: ServerCluster, topic: str
+) -> None:
     producer = Producer(GROUP, nameserver=cluster.namesrv)
     assert producer.send(Message(topic, b"x")).ok
     producer.close()
@@ -205,7 +207,7 @@ def test_the_first_send_starts_a_producer_and_a_closed_one_says_so(cluster: Clus
     producer.close()
 
 
-def test_nothing_is_left_when_all_producers_are_closed(cluster: Cluster, topic: str) -> None:
+def test_nothing_is_left_when_all_producers_are_closed(cluster: ServerCluster, topic: str) -> None:
     before = set(threading.enumerate())
     files = len(os.listdir("/proc/self/fd"))
     for _ in range(3):

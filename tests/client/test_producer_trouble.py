@@ -17,21 +17,21 @@ from rocketeer import Message, Producer, TransactionProducer, TransactionState
 from rocketeer import aio as rocketeer_aio
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import ClientClosed, ClientError, SendFailed, SendTimeout, TooManyInFlight
-from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
-from support.cluster import TEST_CONF, Cluster, chosen_make, running_cluster
+from support.bodies import decode_heartbeat
+from support.cluster import TEST_CONF, ServerCluster, chosen_make, running_cluster
 from support.consuming import until_sync, wait_stored
-from support.stage import Stage, silence, stage
+from support.scripted_broker import ScriptedBroker, scripted_broker, silence
 
 SEND = int(RequestCode.SEND_MESSAGE_V2)
 SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 def test_a_silent_broker_costs_the_time_limit_and_no_more() -> None:
-    with stage({SEND: silence}) as quiet, Producer("g", nameserver=quiet.address) as producer:
+    with scripted_broker({SEND: silence}) as quiet, Producer("g", nameserver=quiet.address) as producer:
         began_s = time.monotonic()
-        with pytest.raises(SendTimeout, match=r"within 0\.3 s.*stage"):
+        with pytest.raises(SendTimeout, match=r"within 0\.3 s.*scripted"):
             producer.send(Message("T", b"x"), timeout_s=0.3)
         with pytest.raises(SendTimeout):
             producer.send_async(Message("T", b"x"), timeout_s=0.3).result(30)
@@ -39,7 +39,7 @@ def test_a_silent_broker_costs_the_time_limit_and_no_more() -> None:
 
 
 def test_closing_returns_though_sends_are_unanswered() -> None:
-    with stage({SEND: silence}) as quiet:
+    with scripted_broker({SEND: silence}) as quiet:
         producer = Producer("g", nameserver=quiet.address, close_timeout_s=0.5)
         future = producer.send_async(Message("T", b"x"), timeout_s=60)
         quiet.wait_for(SEND)
@@ -51,7 +51,7 @@ def test_closing_returns_though_sends_are_unanswered() -> None:
 
 
 def test_closing_wakes_threads_that_wait_for_an_answer() -> None:
-    with stage({SEND: silence}) as quiet:
+    with scripted_broker({SEND: silence}) as quiet:
         producer = Producer("g", nameserver=quiet.address)
         errors: list[Exception] = []
 
@@ -70,7 +70,7 @@ def test_closing_wakes_threads_that_wait_for_an_answer() -> None:
 
 
 def test_closing_returns_though_the_goodbye_is_unanswered() -> None:
-    with stage({RequestCode.UNREGISTER_CLIENT: silence}) as quiet:
+    with scripted_broker({RequestCode.UNREGISTER_CLIENT: silence}) as quiet:
         producer = Producer("g", nameserver=quiet.address)
         producer.send(Message("T", b"x"))
         began_s = time.monotonic()
@@ -79,7 +79,7 @@ def test_closing_returns_though_the_goodbye_is_unanswered() -> None:
 
 
 async def test_closing_on_asyncio_returns_too() -> None:
-    with stage({SEND: silence}) as quiet:
+    with scripted_broker({SEND: silence}) as quiet:
         producer = rocketeer_aio.Producer("g", nameserver=quiet.address, close_timeout_s=0.3)
         await producer.start()
         sending = asyncio.create_task(producer.send(Message("T", b"x"), timeout_s=60))
@@ -92,7 +92,7 @@ async def test_closing_on_asyncio_returns_too() -> None:
 
 
 def test_unanswered_sends_are_limited() -> None:
-    with stage({SEND: silence, SEND_BATCH: silence}) as quiet:
+    with scripted_broker({SEND: silence, SEND_BATCH: silence}) as quiet:
         producer = Producer(
             "g", nameserver=quiet.address, in_flight_max=3, place_timeout_s=0.1, close_timeout_s=0.2
         )
@@ -104,14 +104,14 @@ def test_unanswered_sends_are_limited() -> None:
 
 
 @contextlib.contextmanager
-def stopped_reading() -> Iterator[Stage]:
+def stopped_reading() -> Iterator[ScriptedBroker]:
     """A broker that takes the first message and then reads no more until it is let go."""
     go_on = threading.Event()
 
     def hold(command: Command) -> None:
         go_on.wait(20)
 
-    with stage({SEND: hold}) as broker:
+    with scripted_broker({SEND: hold}) as broker:
         try:
             yield broker
         finally:
@@ -173,7 +173,7 @@ def test_threads_that_send_one_way_are_limited_too() -> None:
 
 async def test_one_way_sends_go_on_when_the_broker_reads_again() -> None:
     body = b"x" * (1 << 20)
-    with stage() as broker:
+    with scripted_broker() as broker:
         async with rocketeer_aio.Producer(
             "g", nameserver=broker.address, oneway_in_flight_max=2, compress_over_bytes=8 << 20
         ) as producer:
@@ -182,7 +182,7 @@ async def test_one_way_sends_go_on_when_the_broker_reads_again() -> None:
 
 
 async def test_a_cancelled_send_gives_its_place_back() -> None:
-    with stage({SEND: silence}) as quiet:
+    with scripted_broker({SEND: silence}) as quiet:
         async with rocketeer_aio.Producer(
             "g", nameserver=quiet.address, in_flight_max=1, close_timeout_s=0.2
         ) as producer:
@@ -196,7 +196,7 @@ async def test_a_cancelled_send_gives_its_place_back() -> None:
 
 
 def test_brokers_hear_of_a_producer_at_once_and_when_it_leaves() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         with Producer("shop", nameserver=broker.address, instance_name="one") as producer:
             producer.send(Message("T", b"x"))
             beat = decode_heartbeat(broker.wait_for(RequestCode.HEART_BEAT)[0].body)
@@ -207,7 +207,7 @@ def test_brokers_hear_of_a_producer_at_once_and_when_it_leaves() -> None:
 
 
 def test_heartbeats_and_routes_are_repeated() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         options = {"route_poll_s": 0.05, "heartbeat_s": 0.05}
         with Producer("shop", nameserver=broker.address, **options) as producer:  # type: ignore[arg-type]
             producer.send(Message("T", b"x"))
@@ -216,7 +216,7 @@ def test_heartbeats_and_routes_are_repeated() -> None:
 
 
 def test_many_senders_fetch_a_route_once() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         with Producer("g", nameserver=broker.address) as producer:
             futures = [producer.send_async(Message("T", b"x")) for _ in range(100)]
             assert all(future.result(10).ok for future in futures)
@@ -225,14 +225,14 @@ def test_many_senders_fetch_a_route_once() -> None:
 
 def test_a_refused_heartbeat_does_not_stop_a_producer() -> None:
     no = {RequestCode.HEART_BEAT: lambda command: reply(command, 1, "not you")}
-    with stage(no) as broker, Producer("g", nameserver=broker.address) as producer:
+    with scripted_broker(no) as broker, Producer("g", nameserver=broker.address) as producer:
         assert producer.send(Message("T", b"x")).ok
         broker.wait_for(RequestCode.HEART_BEAT)
         assert producer.send(Message("T", b"x")).ok
 
 
 def test_a_forked_child_sends_on_connections_of_its_own() -> None:
-    with stage() as broker, Producer("g", nameserver=broker.address) as producer:
+    with scripted_broker() as broker, Producer("g", nameserver=broker.address) as producer:
         parents = producer.send(Message("T", b"parent")).message_id
         producer.send_async(Message("T", b"parent")).result(10)
         before = set(broker.connections)
@@ -263,7 +263,7 @@ def test_a_forked_child_sends_on_connections_of_its_own() -> None:
 
 
 def test_a_child_that_does_nothing_leaves_the_parents_connections_alone() -> None:
-    with stage() as broker, Producer("g", nameserver=broker.address) as producer:
+    with scripted_broker() as broker, Producer("g", nameserver=broker.address) as producer:
         producer.send(Message("T", b"x"))
         producer.send_async(Message("T", b"x")).result(10)
         connections = set(broker.connections)
@@ -278,12 +278,12 @@ def test_a_child_that_does_nothing_leaves_the_parents_connections_alone() -> Non
 
 
 @pytest.fixture
-def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+def own_cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, peer=chosen_make()) as running:
         yield running
 
 
-def test_a_producer_survives_the_restart_of_its_broker(own_cluster: Cluster) -> None:
+def test_a_producer_survives_the_restart_of_its_broker(own_cluster: ServerCluster) -> None:
     with Producer("g", nameserver=own_cluster.namesrv) as producer:
         assert producer.send(Message("T", b"x")).ok
         assert producer.send_async(Message("T", b"x")).result(10).ok
@@ -304,8 +304,10 @@ def test_a_producer_survives_the_restart_of_its_broker(own_cluster: Cluster) -> 
         starting.join()
 
 
-def test_with_one_broker_dead_the_other_takes_the_messages(own_cluster: Cluster, tmp_path: Path) -> None:
-    other = Cluster(
+def test_with_one_broker_dead_the_other_takes_the_messages(
+    own_cluster: ServerCluster, tmp_path: Path
+) -> None:
+    other = ServerCluster(
         chosen_make(), tmp_path / "other", conf={**TEST_CONF, "brokerName": "broker-b"}, heap="512m"
     )
     other.namesrv_port = own_cluster.namesrv_port
@@ -326,7 +328,7 @@ def test_with_one_broker_dead_the_other_takes_the_messages(own_cluster: Cluster,
 
 
 def test_a_producer_nobody_holds_any_more_leaves_by_itself() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         producer = Producer("shop", nameserver=broker.address)
         producer.send(Message("T", b"x"))
         broker.wait_for(RequestCode.HEART_BEAT)
@@ -348,7 +350,7 @@ def test_a_closed_producer_holds_no_connection_and_sends_nothing_until_it_is_sta
             each.status == "ESTABLISHED" and bool(each.raddr) and each.raddr.port == port for each in own
         )
 
-    with stage() as broker:
+    with scripted_broker() as broker:
         with kind("g", nameserver=broker.address) as producer:
             producer.send(Message("T", b"x"))
             producer.send_async(Message("T", b"x")).result(60)
@@ -363,21 +365,25 @@ def test_a_closed_producer_holds_no_connection_and_sends_nothing_until_it_is_sta
 
 
 def test_a_moved_broker_is_found_without_waiting_for_the_next_poll() -> None:
-    with stage() as old, stage() as new, Producer("g", nameserver=old.address, retries=0) as producer:
+    with (
+        scripted_broker() as old,
+        scripted_broker() as new,
+        Producer("g", nameserver=old.address, retries=0) as producer,
+    ):
         producer.send(Message("T", b"x"))
         here = old.address
         old.address = new.address  # what the name server answers from now on
         instance_routes = producer._started().sender.routes
         instance_routes.suspect("T")
         old.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC, 2)
-        until_sync(lambda: instance_routes.master("stage") == new.address)
+        until_sync(lambda: instance_routes.master("scripted") == new.address)
         assert producer.send(Message("T", b"x")).ok
         assert len(new.asked(SEND)) == 1
         assert here != new.address
 
 
 def test_a_producer_of_another_loop_says_so() -> None:
-    with stage() as broker:
+    with scripted_broker() as broker:
         producer = rocketeer_aio.Producer("g", nameserver=broker.address)
         asyncio.run(producer.start())
         with pytest.raises(ClientError, match="another event loop"):

@@ -6,7 +6,7 @@ import pytest
 
 import rocketeer
 from rocketeer import MSGPACK, RETRY, App, Context, Message, Outcome, ReceivedMessage, RetryPolicy
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, until
 
 
@@ -17,7 +17,7 @@ class Parcel:
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_what_a_listener_returns_is_sent_before_its_message_counts(
-    cluster: Cluster, topic: str, kind: str
+    cluster: ServerCluster, topic: str, kind: str
 ) -> None:
     parcels, bills, copies = f"{topic}-p", f"{topic}-b", f"{topic}-c"
     for each in (topic, parcels, bills, copies):
@@ -67,7 +67,7 @@ async def test_what_a_listener_returns_is_sent_before_its_message_counts(
     assert got[copies] == [{"bill": 1}]
 
 
-async def test_a_message_whose_answer_was_not_sent_comes_again(cluster: Cluster, topic: str) -> None:
+async def test_a_message_whose_answer_was_not_sent_comes_again(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     make_topic(cluster, f"{topic}-p", queues=1)
     tries: list[int] = []

@@ -9,11 +9,13 @@ from rocketeer.client.plans.pull import PullStatus
 from rocketeer.client.sync.pull_consumer import PullConsumer as SyncPullConsumer
 from rocketeer.errors import BrokerRefused, ClientClosed, NoBroker, NoRoute
 from rocketeer.model.queue import MessageQueue
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, send
 
 
-async def test_every_message_of_a_queue_can_be_read_from_any_offset(cluster: Cluster, topic: str) -> None:
+async def test_every_message_of_a_queue_can_be_read_from_any_offset(
+    cluster: ServerCluster, topic: str
+) -> None:
     queues = make_topic(cluster, topic, queues=2)
     await send(cluster, topic, names(100), queue_id=1)
     async with PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
@@ -35,7 +37,7 @@ async def test_every_message_of_a_queue_can_be_read_from_any_offset(cluster: Clu
         assert (beyond.status, beyond.next_offset) == (PullStatus.OFFSET_ILLEGAL, 100)
 
 
-def test_threads_read_the_same(cluster: Cluster, topic: str) -> None:
+def test_threads_read_the_same(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=1)
     asyncio.run(send(cluster, topic, names(50)))
     consumer = SyncPullConsumer(f"G-{topic}", nameserver=cluster.namesrv)
@@ -51,7 +53,7 @@ def test_threads_read_the_same(cluster: Cluster, topic: str) -> None:
         assert consumer.committed(queues[0]) == 7
 
 
-async def test_tags_are_filtered(cluster: Cluster, topic: str) -> None:
+async def test_tags_are_filtered(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=1)
     for tag in ("a", "b", "c", "a"):
         await send(cluster, topic, [tag], tags=tag)
@@ -62,7 +64,7 @@ async def test_tags_are_filtered(cluster: Cluster, topic: str) -> None:
         assert (none.status, none.next_offset) == (PullStatus.NO_MATCH, 4)
 
 
-async def test_a_pull_may_wait_for_the_next_message(cluster: Cluster, topic: str) -> None:
+async def test_a_pull_may_wait_for_the_next_message(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=1)
     async with PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
         waiting = asyncio.create_task(consumer.pull(queues[0], 0, hold_s=20))
@@ -72,7 +74,7 @@ async def test_a_pull_may_wait_for_the_next_message(cluster: Cluster, topic: str
         assert [message.text for message in (await waiting).messages] == ["at last"]
 
 
-async def test_times_lead_to_offsets(cluster: Cluster, topic: str) -> None:
+async def test_times_lead_to_offsets(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(3))
     await asyncio.sleep(0.1)
@@ -85,7 +87,7 @@ async def test_times_lead_to_offsets(cluster: Cluster, topic: str) -> None:
         assert await consumer.earliest_ms(queues[0]) == stored_ms[0]
 
 
-async def test_a_message_can_be_sent_back(cluster: Cluster, topic: str) -> None:
+async def test_a_message_can_be_sent_back(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic, queues=1)
     await send(cluster, topic, ["again"])
     group = f"G-{topic}"
@@ -109,7 +111,7 @@ async def _wait_for(consumer: PullConsumer, queue: MessageQueue):  # type: ignor
     raise AssertionError("it did not come back")
 
 
-async def test_errors_name_what_is_missing(cluster: Cluster, topic: str) -> None:
+async def test_errors_name_what_is_missing(cluster: ServerCluster, topic: str) -> None:
     async with PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
         with pytest.raises(NoRoute, match=f"{topic}.*{cluster.namesrv}"):
             await consumer.queues(topic)

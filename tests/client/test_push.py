@@ -15,11 +15,11 @@ from rocketeer.client.sync.push_consumer import PushConsumer as SyncPushConsumer
 from rocketeer.errors import ClientClosed, ClientError, NoNameServer
 from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import dead_letters, make_topic, names, options, send, until, until_sync
 
 
-async def test_every_message_is_consumed_once_as_it_was_sent(cluster: Cluster, topic: str) -> None:
+async def test_every_message_is_consumed_once_as_it_was_sent(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     await send(cluster, topic, names(40), tags="new", keys=["k1", "k2"], properties={"colour": "red"})
     got: list[ReceivedMessage] = []
@@ -42,7 +42,7 @@ async def test_every_message_is_consumed_once_as_it_was_sent(cluster: Cluster, t
     assert {each.queue_id for each in got} == {0, 1, 2, 3}
 
 
-def test_plain_functions_run_in_threads_side_by_side(cluster: Cluster, topic: str) -> None:
+def test_plain_functions_run_in_threads_side_by_side(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     asyncio.run(send(cluster, topic, names(8)))
     meeting = threading.Barrier(8)
@@ -63,7 +63,7 @@ def test_plain_functions_run_in_threads_side_by_side(cluster: Cluster, topic: st
 
 @pytest.mark.parametrize("how", ["raise", "return"])
 async def test_a_message_that_fails_comes_again_under_its_own_topic(
-    cluster: Cluster, topic: str, how: str
+    cluster: ServerCluster, topic: str, how: str
 ) -> None:
     topic = f"{topic}{how}"
     make_topic(cluster, topic)
@@ -88,7 +88,9 @@ async def test_a_message_that_fails_comes_again_under_its_own_topic(
     assert {each.stored_topic for each in again} == {f"%RETRY%G-{topic}"}
 
 
-async def test_a_message_that_had_its_tries_goes_to_the_dead_letters(cluster: Cluster, topic: str) -> None:
+async def test_a_message_that_had_its_tries_goes_to_the_dead_letters(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic)
     await send(cluster, topic, ["bad", "hopeless"])
     tries: Counter[str] = Counter()
@@ -106,7 +108,7 @@ async def test_a_message_that_had_its_tries_goes_to_the_dead_letters(cluster: Cl
     assert tries == {"bad": 2, "hopeless": 1}
 
 
-async def test_a_listener_of_lists_may_fail_for_a_part(cluster: Cluster, topic: str) -> None:
+async def test_a_listener_of_lists_may_fail_for_a_part(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(8))
     lists: list[list[str]] = []
@@ -124,7 +126,7 @@ async def test_a_listener_of_lists_may_fail_for_a_part(cluster: Cluster, topic: 
 
 
 async def test_only_the_tags_asked_for_arrive_even_when_their_hashes_collide(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=1)
     for tag in ("Aa", "BB", "other", "Aa"):  # "Aa" and "BB" have the same hash
@@ -138,7 +140,7 @@ async def test_only_the_tags_asked_for_arrive_even_when_their_hashes_collide(
     assert sorted(got) == ["Aa", "Aa", "last"]
 
 
-async def test_pulling_waits_while_listeners_are_behind(cluster: Cluster, topic: str) -> None:
+async def test_pulling_waits_while_listeners_are_behind(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(200))
     go = threading.Event()
@@ -167,7 +169,7 @@ async def test_pulling_waits_while_listeners_are_behind(cluster: Cluster, topic:
     assert sorted(got) == sorted(names(200))
 
 
-async def test_the_group_goes_on_at_the_first_unfinished_message(cluster: Cluster, topic: str) -> None:
+async def test_the_group_goes_on_at_the_first_unfinished_message(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(10))
     stuck = threading.Event()
@@ -195,7 +197,9 @@ async def test_the_group_goes_on_at_the_first_unfinished_message(cluster: Cluste
     assert sorted(second) == names(10)[4:], "what was finished behind it comes again, nothing before it"
 
 
-async def test_a_group_that_consumed_everything_gets_only_what_is_new(cluster: Cluster, topic: str) -> None:
+async def test_a_group_that_consumed_everything_gets_only_what_is_new(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic)
     got: list[str] = []
     for round_name in ("a", "b"):
@@ -207,7 +211,9 @@ async def test_a_group_that_consumed_everything_gets_only_what_is_new(cluster: C
     assert sorted(got) == sorted(names(12, "a") + names(12, "b"))
 
 
-async def test_a_message_whose_listener_hangs_is_given_to_somebody_else(cluster: Cluster, topic: str) -> None:
+async def test_a_message_whose_listener_hangs_is_given_to_somebody_else(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(3))
     hang = threading.Event()
@@ -229,7 +235,7 @@ async def test_a_message_whose_listener_hangs_is_given_to_somebody_else(cluster:
         hang.set()
 
 
-async def test_a_paused_consumer_begins_nothing(cluster: Cluster, topic: str) -> None:
+async def test_a_paused_consumer_begins_nothing(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     got: list[str] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster))
@@ -243,7 +249,7 @@ async def test_a_paused_consumer_begins_nothing(cluster: Cluster, topic: str) ->
         await until(lambda: sorted(got) == names(8))
 
 
-async def test_subscriptions_change_while_it_runs(cluster: Cluster, topic: str) -> None:
+async def test_subscriptions_change_while_it_runs(cluster: ServerCluster, topic: str) -> None:
     other = f"{topic}-other"
     make_topic(cluster, topic, queues=1)
     make_topic(cluster, other, queues=1)
@@ -268,7 +274,7 @@ async def test_subscriptions_change_while_it_runs(cluster: Cluster, topic: str) 
         await until(lambda: other not in {queue.topic for queue in consumer.queues})
 
 
-async def test_an_offset_that_does_not_exist_is_corrected(cluster: Cluster, topic: str) -> None:
+async def test_an_offset_that_does_not_exist_is_corrected(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(3))
     group = f"G-{topic}"
@@ -285,7 +291,7 @@ async def test_an_offset_that_does_not_exist_is_corrected(cluster: Cluster, topi
         await until(lambda: "new" in got)
 
 
-async def test_a_topic_that_comes_later_is_consumed_then(cluster: Cluster, topic: str) -> None:
+async def test_a_topic_that_comes_later_is_consumed_then(cluster: ServerCluster, topic: str) -> None:
     got: list[str] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster))
     consumer.subscribe(topic, lambda message: got.append(message.text))
@@ -296,7 +302,7 @@ async def test_a_topic_that_comes_later_is_consumed_then(cluster: Cluster, topic
         await until(lambda: sorted(got) == names(4))
 
 
-async def test_a_new_group_may_begin_at_the_end_or_at_a_time(cluster: Cluster, topic: str) -> None:
+async def test_a_new_group_may_begin_at_the_end_or_at_a_time(cluster: ServerCluster, topic: str) -> None:
     """The broker says 0 for queues this young, whatever the group asks for: seen on 4.9.8 too."""
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, names(3))
@@ -308,7 +314,7 @@ async def test_a_new_group_may_begin_at_the_end_or_at_a_time(cluster: Cluster, t
             await until(lambda: sorted(got) == names(3))  # noqa: B023
 
 
-async def test_namespaces_stay_inside(cluster: Cluster, topic: str) -> None:
+async def test_namespaces_stay_inside(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, f"shop%{topic}")
     await send(cluster, f"shop%{topic}", ["m"])
     tries: list[ReceivedMessage] = []
@@ -325,7 +331,7 @@ async def test_namespaces_stay_inside(cluster: Cluster, topic: str) -> None:
     assert tries[1].stored_topic == f"%RETRY%shop%G-{topic}"
 
 
-async def test_what_cannot_work_is_said_at_the_start(cluster: Cluster, topic: str) -> None:
+async def test_what_cannot_work_is_said_at_the_start(cluster: ServerCluster, topic: str) -> None:
     with pytest.raises(ClientError, match="no listener"):
         await PushConsumer("G", **options(cluster)).start()
     lost = PushConsumer("G", nameserver="127.0.0.1:1", call_timeout_s=0.5, start_timeout_s=1)

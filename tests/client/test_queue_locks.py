@@ -9,10 +9,10 @@ from rocketeer.aio import PushConsumer, RpcContext
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.aio.queue_locks import QueueLocks
 from rocketeer.client.core.config import ConsumerConfig
-from rocketeer.client.plans.brokers import Cluster as Brokers
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.errors import ConnectionLost
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, send, until
 
 STEPS_MAX = 40
@@ -22,16 +22,18 @@ LOCK_S = 60
 
 
 @contextlib.asynccontextmanager
-async def locks_of(cluster: Cluster, group: str, name: str) -> AsyncIterator[QueueLocks]:
+async def locks_of(cluster: ServerCluster, group: str, name: str) -> AsyncIterator[QueueLocks]:
     config = ConsumerConfig(group, nameserver=cluster.namesrv, instance_name=name)
     instance = await ClientInstance.acquire(config)
     try:
-        yield QueueLocks(config, instance, Brokers(instance.routes, instance.nameservers, 3.0))
+        yield QueueLocks(config, instance, ClusterRoutes(instance.routes, instance.nameservers, 3.0))
     finally:
         await instance.release()
 
 
-async def test_a_question_broken_off_at_any_step_leaves_no_lock_behind(cluster: Cluster, topic: str) -> None:
+async def test_a_question_broken_off_at_any_step_leaves_no_lock_behind(
+    cluster: ServerCluster, topic: str
+) -> None:
     queues = make_topic(cluster, topic)
     broken_off = 0
     async with locks_of(cluster, f"G-{topic}", "a") as first, locks_of(cluster, f"G-{topic}", "b") as second:
@@ -51,7 +53,7 @@ async def test_a_question_broken_off_at_any_step_leaves_no_lock_behind(cluster: 
     assert 2 < broken_off <= STEPS_MAX, "both kinds were tried"
 
 
-async def test_what_is_let_go_while_others_ask_is_not_asked_for(cluster: Cluster, topic: str) -> None:
+async def test_what_is_let_go_while_others_ask_is_not_asked_for(cluster: ServerCluster, topic: str) -> None:
     queues = make_topic(cluster, topic)
     kept, gone = queues[:2], set(queues[2:])
     async with locks_of(cluster, f"G-{topic}", "a") as first, locks_of(cluster, f"G-{topic}", "b") as second:
@@ -87,7 +89,9 @@ class Refusing:
         pass
 
 
-async def test_a_lock_that_was_not_renewed_is_asked_for_again_soon(cluster: Cluster, topic: str) -> None:
+async def test_a_lock_that_was_not_renewed_is_asked_for_again_soon(
+    cluster: ServerCluster, topic: str
+) -> None:
     """It would run out before the next renewal is due, and the queue stand still until then."""
     make_topic(cluster, topic, queues=1)
     hook = Refusing()
@@ -112,7 +116,9 @@ async def test_a_lock_that_was_not_renewed_is_asked_for_again_soon(cluster: Clus
     assert max(second - first, third - second) < 4.0
 
 
-async def test_members_that_come_and_go_at_once_hand_their_queues_over(cluster: Cluster, topic: str) -> None:
+async def test_members_that_come_and_go_at_once_hand_their_queues_over(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic)
 
     def member() -> PushConsumer:

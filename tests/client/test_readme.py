@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 
 pytestmark = pytest.mark.own_cluster
 
@@ -27,7 +27,7 @@ def test_there_is_something_to_run() -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().splitlines()[0])
-def test_the_block_runs(cluster: Cluster, tmp_path: Path, block: str) -> None:
+def test_the_block_runs(cluster: ServerCluster, tmp_path: Path, block: str) -> None:
     script = tmp_path / "readme.py"
     script.write_text(block.replace("127.0.0.1:9876", cluster.namesrv))
     with (tmp_path / "errors").open("w") as errors:

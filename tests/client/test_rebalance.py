@@ -15,7 +15,7 @@ from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.rpc_hooks import RpcContext
 from rocketeer.client.plans.groups import group_view
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, names, options, send, until
 
 
@@ -24,7 +24,7 @@ def queues_of(consumer: PushConsumer, topic: str) -> set[int]:
 
 
 async def test_members_share_the_queues_and_every_message_is_consumed_once(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=8)
     got: Counter[str] = Counter()
@@ -43,7 +43,7 @@ async def test_members_share_the_queues_and_every_message_is_consumed_once(
 
 
 async def test_a_member_that_leaves_hands_over_at_the_brokers_notice(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """10 ms on a machine with nothing else to do. The timer is ten minutes away: it was the notice."""
     make_topic(cluster, topic, queues=4)
@@ -76,7 +76,7 @@ async def test_a_member_that_leaves_hands_over_at_the_brokers_notice(
 
 
 async def test_a_member_that_leaves_with_work_in_hand_finishes_it_and_hands_over_the_rest(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic, queues=2)
     got: Counter[str] = Counter()
@@ -101,7 +101,9 @@ async def test_a_member_that_leaves_with_work_in_hand_finishes_it_and_hands_over
     assert set(got.values()) == {1}, "what was in hand was finished and committed, the rest went over"
 
 
-async def test_a_strategy_of_the_users_choice_deals_out_the_queues(cluster: Cluster, topic: str) -> None:
+async def test_a_strategy_of_the_users_choice_deals_out_the_queues(
+    cluster: ServerCluster, topic: str
+) -> None:
     make_topic(cluster, topic, queues=4)
     members = [PushConsumer(f"G-{topic}", strategy=AveragelyByCircle(), **options(cluster)) for _ in range(2)]
     for member in members:
@@ -114,7 +116,7 @@ async def test_a_strategy_of_the_users_choice_deals_out_the_queues(cluster: Clus
         await member.close()
 
 
-async def test_push_and_lite_members_share_a_group(cluster: Cluster, topic: str) -> None:
+async def test_push_and_lite_members_share_a_group(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=4)
     pushed: list[str] = []
     polled: list[str] = []
@@ -132,7 +134,7 @@ async def test_push_and_lite_members_share_a_group(cluster: Cluster, topic: str)
     assert polled
 
 
-async def test_new_queues_are_taken_up(cluster: Cluster, topic: str) -> None:
+async def test_new_queues_are_taken_up(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=2)
     consumer = PushConsumer(f"G-{topic}", **options(cluster, route_poll_s=0.2))
     consumer.subscribe(topic, print)
@@ -143,7 +145,7 @@ async def test_new_queues_are_taken_up(cluster: Cluster, topic: str) -> None:
 
 
 async def test_members_that_subscribe_differently_are_named_in_the_log(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(cluster, topic)
     one, other = (PushConsumer(f"G-{topic}", **options(cluster, rebalance_s=0.2)) for _ in range(2))
@@ -178,7 +180,7 @@ class Looks:
 
 
 async def test_a_consumer_that_looks_by_itself_draws_nothing_from_a_seeded_generator(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     """Whoever seeds `random` wants the same numbers every time, also with a consumer in another thread."""
     make_topic(cluster, topic, queues=1)

@@ -11,11 +11,11 @@ from rocketeer.bench.control import Control
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import BrokerRefused, ClientClosed, ClientError, RequestTimeout, SendFailed
 from rocketeer.model.message import InvalidMessage
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, until
 
 
-async def test_a_listener_answers_who_asked(cluster: Cluster, topic: str) -> None:
+async def test_a_listener_answers_who_asked(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     asked: list[ReceivedMessage] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster))
@@ -47,7 +47,7 @@ async def test_a_listener_answers_who_asked(cluster: Cluster, topic: str) -> Non
             assert echoed.body == b"you said " + large, "compressed on both ways"
 
 
-def test_threads_ask_and_answer(cluster: Cluster, topic: str) -> None:
+def test_threads_ask_and_answer(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     consumer = rocketeer.PushConsumer(f"G-{topic}", **options(cluster))
     with rocketeer.Producer("PG-sync", nameserver=cluster.namesrv) as producer:
@@ -65,7 +65,7 @@ def test_threads_ask_and_answer(cluster: Cluster, topic: str) -> None:
             assert [future.result(30).body for future in futures] == [b"M%d" % number for number in range(5)]
 
 
-async def test_a_question_nobody_answers_ends_in_time(cluster: Cluster, topic: str) -> None:
+async def test_a_question_nobody_answers_ends_in_time(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     async with Producer(f"PG-{topic}", nameserver=cluster.namesrv) as producer:
         began_s = time.monotonic()
@@ -77,7 +77,7 @@ async def test_a_question_nobody_answers_ends_in_time(cluster: Cluster, topic: s
             await producer.request([Message(topic, b"a")], timeout_s=1)  # type: ignore[arg-type]
 
 
-async def test_an_answer_to_nobody_is_refused(cluster: Cluster, topic: str) -> None:
+async def test_an_answer_to_nobody_is_refused(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     got: list[ReceivedMessage] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster))
@@ -96,7 +96,7 @@ async def test_an_answer_to_nobody_is_refused(cluster: Cluster, topic: str) -> N
             await producer.reply(got[1], b"yes?")
 
 
-async def test_a_question_ends_when_its_producer_closes(cluster: Cluster, topic: str) -> None:
+async def test_a_question_ends_when_its_producer_closes(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     producer = Producer(f"PG-{topic}", nameserver=cluster.namesrv, close_timeout_s=0.5)
     await producer.start()

@@ -14,13 +14,13 @@ from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.subscription import MessageModel
 from rocketeer.protocol.bodies.groups import encode_group
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import dead_letters, make_topic, names, options, send, until
 
 _LOG_OFFSET_AT = 28
 
 
-def set_group(cluster: Cluster, group: SubscriptionGroup) -> None:
+def set_group(cluster: ServerCluster, group: SubscriptionGroup) -> None:
     with Control(cluster.broker) as broker:
         broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, encode_group(group))
 
@@ -33,7 +33,7 @@ def lost(message: ReceivedMessage) -> ReceivedMessage:
 
 
 async def test_a_message_its_broker_does_not_take_back_is_sent_to_the_retry_topic(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"
@@ -62,7 +62,7 @@ async def test_a_message_its_broker_does_not_take_back_is_sent_to_the_retry_topi
     assert len(got) == 2
 
 
-async def test_a_group_has_as_many_retry_queues_as_it_wants(cluster: Cluster, topic: str) -> None:
+async def test_a_group_has_as_many_retry_queues_as_it_wants(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"
     set_group(cluster, SubscriptionGroup(group, retry_queues=3))
@@ -84,7 +84,7 @@ async def test_a_group_has_as_many_retry_queues_as_it_wants(cluster: Cluster, to
     assert len({message.stored_queue_id for message in again}) > 1, "by chance, over all of them"
 
 
-async def test_a_group_without_retry_queues_gives_up_at_once(cluster: Cluster, topic: str) -> None:
+async def test_a_group_without_retry_queues_gives_up_at_once(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"
     set_group(cluster, SubscriptionGroup(group, retry_queues=0))
@@ -104,7 +104,7 @@ async def test_a_group_without_retry_queues_gives_up_at_once(cluster: Cluster, t
     assert dead_letters(cluster, group) == 0
 
 
-async def test_the_tries_of_a_group_end_where_it_says(cluster: Cluster, topic: str) -> None:
+async def test_the_tries_of_a_group_end_where_it_says(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"
     await send(cluster, topic, ["bad"])
@@ -122,7 +122,7 @@ async def test_the_tries_of_a_group_end_where_it_says(cluster: Cluster, topic: s
 
 
 async def test_a_group_that_may_not_consume_is_told_so(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"
@@ -149,7 +149,7 @@ async def test_a_group_that_may_not_consume_is_told_so(
 
 
 async def test_broadcasting_leaves_nothing_at_the_broker(
-    cluster: Cluster, topic: str, tmp_path: Path
+    cluster: ServerCluster, topic: str, tmp_path: Path
 ) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"

@@ -5,7 +5,7 @@ import pytest
 import rocketeer
 from rocketeer import App, ConfigError, ReceivedMessage, Retry, RetryPolicy
 from rocketeer.aio import PullConsumer, PushConsumer
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, send, until
 
 
@@ -51,7 +51,7 @@ def test_policies_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-async def test_ignored_dead_and_tried_again(cluster: Cluster, topic: str, orderly: bool) -> None:
+async def test_ignored_dead_and_tried_again(cluster: ServerCluster, topic: str, orderly: bool) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"
     seen: list[tuple[str, int]] = []
@@ -82,7 +82,7 @@ async def test_ignored_dead_and_tried_again(cluster: Cluster, topic: str, orderl
     assert sorted(seen) == [("again", 0), ("again", 1), ("bad", 0), ("done", 0), ("good", 0)]
 
 
-async def test_an_app_has_policies_too(cluster: Cluster, topic: str) -> None:
+async def test_an_app_has_policies_too(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     app = App(**options(cluster))
     seen: list[str] = []

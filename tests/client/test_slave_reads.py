@@ -3,15 +3,14 @@
 from rocketeer.client.sync.push_consumer import PushConsumer
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.bodies.clients import encoding_consumer_list
-from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.steps import finish
-from support.bodies import encode_route
+from support.bodies import decode_heartbeat, encode_route
 from support.consuming import until_sync
-from support.stage import Play, Stage, stage
+from support.scripted_broker import Play, ScriptedBroker, scripted_broker
 
 HOST = encode_host("127.0.0.1", 1)
 
@@ -53,30 +52,30 @@ class Plays:
         return reply(asked, ext=ext, body=record)
 
 
-def route_to(master: Stage, slave_address: str) -> Play:
+def route_to(master: ScriptedBroker, slave_address: str) -> Play:
     def answer(asked: Command) -> Command:
         if asked.ext["topic"].startswith("%RETRY%"):
             return reply(asked, ResponseCode.TOPIC_NOT_EXIST)
-        brokers = (BrokerData("c", "stage", {0: master.address, 1: slave_address}),)
-        return reply(asked, body=encode_route(Route((QueueData("stage", 1, 1, 6),), brokers), strict=True))
+        brokers = (BrokerData("c", "scripted", {0: master.address, 1: slave_address}),)
+        return reply(asked, body=encode_route(Route((QueueData("scripted", 1, 1, 6),), brokers), strict=True))
 
     return answer
 
 
-def consume(master: Stage, got: list[str]) -> PushConsumer:
+def consume(master: ScriptedBroker, got: list[str]) -> PushConsumer:
     consumer = PushConsumer("G", nameserver=master.address, pull_interval_s=0.01)
     consumer.subscribe("T", lambda message: got.append(message.text))
     return consumer
 
 
-def tells_offset(broker: Stage) -> bool:
+def tells_offset(broker: ScriptedBroker) -> bool:
     return any(int(asked.ext["sysFlag"]) & 1 for asked in broker.asked(RequestCode.PULL_MESSAGE))
 
 
 def test_it_reads_where_it_is_told_and_comes_back() -> None:
     at_master, at_slave = Plays(suggest=1), Plays(suggest=0)
     got: list[str] = []
-    with stage(at_master.table()) as master, stage(at_slave.table()) as slave:
+    with scripted_broker(at_master.table()) as master, scripted_broker(at_slave.table()) as slave:
         master._plays[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route_to(master, slave.address)
         with consume(master, got):
             slave.wait_for(RequestCode.PULL_MESSAGE, 5)
@@ -93,7 +92,7 @@ def test_it_reads_where_it_is_told_and_comes_back() -> None:
 def test_a_slave_that_is_not_there_is_not_insisted_on() -> None:
     at_master = Plays(suggest=1)
     got: list[str] = []
-    with stage(at_master.table()) as master:
+    with scripted_broker(at_master.table()) as master:
         master._plays[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route_to(master, "127.0.0.1:1")
         with consume(master, got):
             until_sync(lambda: len(got) >= 3)

@@ -18,7 +18,7 @@ from rocketeer.client.sync.lite_pull_consumer import LitePullConsumer as SyncLit
 from rocketeer.client.sync.pull_consumer import PullConsumer as SyncPullConsumer
 from rocketeer.client.sync.push_consumer import PushConsumer as SyncPushConsumer
 from rocketeer.errors import BadSqlExpression, BrokerRefused, ConfigError
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 from support.consuming import make_topic, options, until, until_sync
 
 CHEAP_AND_RED = "price < 10 AND color = 'red'"
@@ -26,14 +26,14 @@ COLORS = ("red", "green", "blue")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     """Apache's broker filters by properties only when told to; ours by itself."""
     conf = {"enablePropertyFilter": "true"} if chosen_make() == "apache" else {}
     with running_cluster(tmp_path_factory.mktemp("cluster"), peer=chosen_make(), conf=conf) as running:
         yield running
 
 
-async def _send_priced(cluster: Cluster, topic: str, count: int) -> None:
+async def _send_priced(cluster: ServerCluster, topic: str, count: int) -> None:
     """Messages m0, m1 ... whose price is their number and whose colours take turns."""
     async with Producer("senders", nameserver=cluster.namesrv, send_timeout_s=60) as producer:
         for number in range(count):
@@ -44,7 +44,7 @@ async def _send_priced(cluster: Cluster, topic: str, count: int) -> None:
 WANTED = sorted(f"m{number}" for number in range(0, 10, 3))
 
 
-async def test_a_push_consumer_gets_what_matches(cluster: Cluster, topic: str) -> None:
+async def test_a_push_consumer_gets_what_matches(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     await _send_priced(cluster, topic, 30)
     got: list[str] = []
@@ -61,7 +61,7 @@ async def test_a_push_consumer_gets_what_matches(cluster: Cluster, topic: str) -
     assert sorted(got) == sorted([*WANTED, "m0"])
 
 
-def test_a_push_consumer_in_threads_gets_what_matches(cluster: Cluster, topic: str) -> None:
+def test_a_push_consumer_in_threads_gets_what_matches(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     asyncio.run(_send_priced(cluster, topic, 30))
     got: list[str] = []
@@ -72,7 +72,7 @@ def test_a_push_consumer_in_threads_gets_what_matches(cluster: Cluster, topic: s
     assert sorted(got) == WANTED
 
 
-async def test_the_expression_may_travel_with_the_pulls(cluster: Cluster, topic: str) -> None:
+async def test_the_expression_may_travel_with_the_pulls(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     await _send_priced(cluster, topic, 30)
     got: list[str] = []
@@ -83,7 +83,7 @@ async def test_the_expression_may_travel_with_the_pulls(cluster: Cluster, topic:
     assert sorted(got) == WANTED
 
 
-async def test_an_expression_can_be_changed_while_it_runs(cluster: Cluster, topic: str) -> None:
+async def test_an_expression_can_be_changed_while_it_runs(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     got: list[str] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster, concurrency=1))  # what is old comes first
@@ -105,7 +105,7 @@ async def test_an_expression_can_be_changed_while_it_runs(cluster: Cluster, topi
         assert set(got) == {"m1"}
 
 
-async def test_lite_and_pull_consumers_get_what_matches(cluster: Cluster, topic: str) -> None:
+async def test_lite_and_pull_consumers_get_what_matches(cluster: ServerCluster, topic: str) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     await _send_priced(cluster, topic, 30)
     lite = LitePullConsumer(f"L-{topic}", **options(cluster))
@@ -136,7 +136,7 @@ async def test_lite_and_pull_consumers_get_what_matches(cluster: Cluster, topic:
         assert (nothing.status, nothing.next_offset) == (PullStatus.NO_MATCH, 30)
 
 
-def test_lite_and_pull_consumers_in_threads_get_what_matches(cluster: Cluster, topic: str) -> None:
+def test_lite_and_pull_consumers_in_threads_get_what_matches(cluster: ServerCluster, topic: str) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     asyncio.run(_send_priced(cluster, topic, 30))
     lite = SyncLitePullConsumer(f"L-{topic}", **options(cluster))
@@ -151,7 +151,9 @@ def test_lite_and_pull_consumers_in_threads_get_what_matches(cluster: Cluster, t
     assert read == ["m7", "m8"]
 
 
-async def test_a_held_pull_is_answered_only_by_a_message_that_matches(cluster: Cluster, topic: str) -> None:
+async def test_a_held_pull_is_answered_only_by_a_message_that_matches(
+    cluster: ServerCluster, topic: str
+) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     async with PullConsumer(f"G-{topic}", nameserver=cluster.namesrv) as consumer:
         waiting = asyncio.create_task(consumer.pull(queue, 0, sql="color = 'blue'", hold_s=20))
@@ -164,7 +166,7 @@ async def test_a_held_pull_is_answered_only_by_a_message_that_matches(cluster: C
 
 
 async def test_a_retried_message_comes_again_though_the_retry_topic_is_not_filtered(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     make_topic(cluster, topic)
     await _send_priced(cluster, topic, 3)
@@ -182,7 +184,7 @@ async def test_a_retried_message_comes_again_though_the_retry_topic_is_not_filte
 
 
 async def test_missing_properties_are_null_and_texts_that_are_no_numbers_match_nothing(
-    cluster: Cluster, topic: str
+    cluster: ServerCluster, topic: str
 ) -> None:
     (queue,) = make_topic(cluster, topic, queues=1)
     async with Producer("senders", nameserver=cluster.namesrv) as producer:
@@ -207,7 +209,7 @@ async def test_missing_properties_are_null_and_texts_that_are_no_numbers_match_n
         assert await matching("a = 'x' OR a > 3") == ["text", "five"]
 
 
-async def test_a_bad_expression_is_refused_where_it_is_written(cluster: Cluster, topic: str) -> None:
+async def test_a_bad_expression_is_refused_where_it_is_written(cluster: ServerCluster, topic: str) -> None:
     for make in (PushConsumer, LitePullConsumer, SyncLitePullConsumer, SyncPushConsumer):
         consumer = make(f"G-{topic}", nameserver=cluster.namesrv)
         listener = (print,) if isinstance(consumer, PushConsumer | SyncPushConsumer) else ()
@@ -222,7 +224,7 @@ async def test_a_bad_expression_is_refused_where_it_is_written(cluster: Cluster,
         app.listener(topic=topic, group="g", sql="a = ")(print)
 
 
-async def test_an_app_listens_by_expression(cluster: Cluster, topic: str) -> None:
+async def test_an_app_listens_by_expression(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     await _send_priced(cluster, topic, 30)
     got: list[str] = []

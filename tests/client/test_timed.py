@@ -13,18 +13,18 @@ from rocketeer.errors import BadRecallHandle, BrokerRefused
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.recall_handle import RecallHandle
-from support.cluster import Cluster, chosen_make
+from support.cluster import ServerCluster, chosen_make
 from support.senders import read_topic, wait_for
 
 pytestmark = pytest.mark.skipif(chosen_make() == "apache", reason="4.9.8 has no timers")
 GROUP = "test-timed"
 
 
-def stored(cluster: Cluster, topic: str) -> list[bytes]:
+def stored(cluster: ServerCluster, topic: str) -> list[bytes]:
     return [message.body for queue in read_topic(cluster.broker, topic, 4) for message in queue]
 
 
-def test_a_timed_message_comes_at_its_time_and_not_before(cluster: Cluster, topic: str) -> None:
+def test_a_timed_message_comes_at_its_time_and_not_before(cluster: ServerCluster, topic: str) -> None:
     with Producer(GROUP, nameserver=cluster.namesrv) as producer:
         begin_ms = time.time_ns() // 1_000_000
         at = datetime.now(UTC) + timedelta(seconds=1)
@@ -42,7 +42,7 @@ def test_a_timed_message_comes_at_its_time_and_not_before(cluster: Cluster, topi
             assert message.store_ms - begin_ms < wanted_ms + 5_000, "a machine under load"
 
 
-async def test_recall_takes_it_back_and_says_when_it_cannot(cluster: Cluster, topic: str) -> None:
+async def test_recall_takes_it_back_and_says_when_it_cannot(cluster: ServerCluster, topic: str) -> None:
     async with aio.Producer(GROUP, nameserver=cluster.namesrv) as producer:
         sent = await producer.send(Message(topic, b"taken back", delay=1.0))
         assert sent.recall_handle is not None
@@ -63,14 +63,14 @@ async def test_recall_takes_it_back_and_says_when_it_cannot(cluster: Cluster, to
     assert sorted(stored(cluster, topic)) == [b"kept", b"plain"]
 
 
-def test_recall_works_in_threads_and_in_a_namespace(cluster: Cluster, topic: str) -> None:
+def test_recall_works_in_threads_and_in_a_namespace(cluster: ServerCluster, topic: str) -> None:
     with Producer(GROUP, nameserver=cluster.namesrv, namespace="shop") as producer:
         sent = producer.send(Message(topic, b"x", delay=timedelta(days=40)))
         assert sent.recall_handle is not None
         assert producer.recall(sent.recall_handle) == sent.message_id
 
 
-def test_too_far_ahead_is_refused_once_and_not_tried_elsewhere(cluster: Cluster, topic: str) -> None:
+def test_too_far_ahead_is_refused_once_and_not_tried_elsewhere(cluster: ServerCluster, topic: str) -> None:
     with Producer(GROUP, nameserver=cluster.namesrv) as producer:
         for message in (
             Message(topic, b"x", deliver_at=datetime(9999, 1, 1, tzinfo=UTC)),
@@ -83,7 +83,7 @@ def test_too_far_ahead_is_refused_once_and_not_tried_elsewhere(cluster: Cluster,
         assert sum(broker.max_offset(topic, queue_id) for queue_id in range(4)) == 0
 
 
-def test_a_consumer_sees_it_once_with_its_own_properties(cluster: Cluster, topic: str) -> None:
+def test_a_consumer_sees_it_once_with_its_own_properties(cluster: ServerCluster, topic: str) -> None:
     with Producer(GROUP, nameserver=cluster.namesrv) as producer:
         queue = MessageQueue(topic, "broker-a", 1)
         producer.send(Message(topic, b"first"), queue=queue)

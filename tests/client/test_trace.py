@@ -17,21 +17,21 @@ from rocketeer.client.core.hooks import ConsumeContext
 from rocketeer.client.core.outcome import COMMIT, RETRY
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.record.trace import ConsumeCode, MessageKind, TraceEvent, TraceKind, decode_trace
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 from support.consuming import make_topic, options, send, until, until_sync
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     folder = tmp_path_factory.mktemp("cluster")
     with running_cluster(folder, peer=chosen_make(), conf={"traceTopicEnable": "true"}) as running:
         yield running
 
 
 def events_of(
-    cluster: Cluster, message_id: str, trace_topic: str = TRACE_TOPIC, *, at_least: int = 1
+    cluster: ServerCluster, message_id: str, trace_topic: str = TRACE_TOPIC, *, at_least: int = 1
 ) -> list[TraceEvent]:
     """What the trace topic tells of a message; Apache's broker shows a trace a little after it took it."""
     found: list[TraceEvent] = []
@@ -44,7 +44,7 @@ def events_of(
     return found
 
 
-def all_events(cluster: Cluster, trace_topic: str) -> list[TraceEvent]:
+def all_events(cluster: ServerCluster, trace_topic: str) -> list[TraceEvent]:
     with rocketeer.PullConsumer("reads-traces", nameserver=cluster.namesrv) as consumer:
         bodies = [message.body for queue in consumer.queues(trace_topic) for message in _all(consumer, queue)]
     return [event for body in bodies for event in decode_trace(body)]
@@ -60,7 +60,7 @@ def _all(consumer: rocketeer.PullConsumer, queue: rocketeer.MessageQueue) -> lis
     return messages
 
 
-async def test_a_message_leaves_the_trace_of_its_life(cluster: Cluster, topic: str) -> None:
+async def test_a_message_leaves_the_trace_of_its_life(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     got: list[ReceivedMessage] = []
     consumer = PushConsumer(f"G-{topic}", **options(cluster, trace=True))
@@ -96,7 +96,7 @@ async def test_a_message_leaves_the_trace_of_its_life(cluster: Cluster, topic: s
         assert sent.kind is TraceKind.PUB
 
 
-async def test_the_end_of_a_transaction_is_traced(cluster: Cluster, topic: str) -> None:
+async def test_the_end_of_a_transaction_is_traced(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
 
     async def check(message: ReceivedMessage) -> object:
@@ -115,7 +115,7 @@ async def test_the_end_of_a_transaction_is_traced(cluster: Cluster, topic: str) 
     assert ended.store_host == cluster.broker
 
 
-def test_traces_are_found_by_message_id_and_key(cluster: Cluster, topic: str) -> None:
+def test_traces_are_found_by_message_id_and_key(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     with rocketeer.Producer(f"PG-{topic}", nameserver=cluster.namesrv, trace=True) as producer:
         result = producer.send(rocketeer.Message(topic, b"x", keys="key-of-trace"))
@@ -128,7 +128,7 @@ def test_traces_are_found_by_message_id_and_key(cluster: Cluster, topic: str) ->
             assert result.message_id.encode() in found.body
 
 
-def test_a_topic_of_ones_own_may_take_the_traces(cluster: Cluster, topic: str) -> None:
+def test_a_topic_of_ones_own_may_take_the_traces(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic)
     own = f"{topic}-traces"
     make_topic(cluster, own, queues=2)
@@ -145,7 +145,7 @@ def test_a_topic_of_ones_own_may_take_the_traces(cluster: Cluster, topic: str) -
     assert traced.message_id not in found
 
 
-async def test_polled_messages_leave_a_trace(cluster: Cluster, topic: str) -> None:
+async def test_polled_messages_leave_a_trace(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, ["polled"])
     consumer = LitePullConsumer(f"G-{topic}", **options(cluster, trace=True))
@@ -157,7 +157,7 @@ async def test_polled_messages_leave_a_trace(cluster: Cluster, topic: str) -> No
 
 
 async def test_a_trace_that_cannot_be_sent_hinders_nobody(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_topic(cluster, topic)
     monkeypatch.setattr(tracing, "WAITING_MAX", 5)
@@ -197,7 +197,7 @@ class Watching:
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["thread", "coroutine"])
 async def test_hooks_see_what_listeners_do(
-    cluster: Cluster, topic: str, orderly: bool, is_async: bool
+    cluster: ServerCluster, topic: str, orderly: bool, is_async: bool
 ) -> None:
     make_topic(cluster, topic, queues=1)
     await send(cluster, topic, ["m0", "m1"])

@@ -25,7 +25,7 @@ from rocketeer.model.message import InvalidMessage
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.record.flags import TX_COMMIT
 from rocketeer.record.layout import StoredMessage
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 from support.consuming import make_topic, until, until_sync
 from support.records import sent_body
 from support.senders import read_topic
@@ -35,7 +35,7 @@ CONF = {"transactionTimeOut": 300, "transactionCheckInterval": 300, "transaction
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster"), peer=chosen_make(), conf=CONF) as running:
         yield running
 
@@ -45,15 +45,15 @@ def group(topic: str) -> str:
     return f"PG-{topic}"
 
 
-def delivered(cluster: Cluster, topic: str) -> list[StoredMessage]:
+def delivered(cluster: ServerCluster, topic: str) -> list[StoredMessage]:
     return [message for queue in read_topic(cluster.broker, topic) for message in queue]
 
 
-def bodies(cluster: Cluster, topic: str) -> list[bytes]:
+def bodies(cluster: ServerCluster, topic: str) -> list[bytes]:
     return sorted(message.body for message in delivered(cluster, topic))
 
 
-def wait_for_bodies(cluster: Cluster, topic: str, expected: list[bytes]) -> None:
+def wait_for_bodies(cluster: ServerCluster, topic: str, expected: list[bytes]) -> None:
     until_sync(lambda: len(delivered(cluster, topic)) >= len(expected), f"{expected} in {topic}")
     assert bodies(cluster, topic) == sorted(expected)
 
@@ -63,7 +63,7 @@ def never(message: ReceivedMessage) -> TransactionState:
 
 
 def test_a_committed_message_is_delivered_and_a_rolled_back_one_is_not(
-    cluster: Cluster, topic: str, group: str
+    cluster: ServerCluster, topic: str, group: str
 ) -> None:
     seen: list[Transaction] = []
 
@@ -88,7 +88,7 @@ def test_a_committed_message_is_delivered_and_a_rolled_back_one_is_not(
     assert message.queue_id == committed.queue.queue_id
 
 
-def test_what_is_unknown_is_asked_until_it_is_known(cluster: Cluster, topic: str, group: str) -> None:
+def test_what_is_unknown_is_asked_until_it_is_known(cluster: ServerCluster, topic: str, group: str) -> None:
     answers: dict[bytes, list[Verdict]] = {
         b"yes": [UNKNOWN, COMMIT],
         b"no": [None, ROLLBACK],
@@ -118,7 +118,7 @@ def test_what_is_unknown_is_asked_until_it_is_known(cluster: Cluster, topic: str
 
 
 def test_an_error_in_the_local_transaction_is_raised_and_leaves_it_open(
-    cluster: Cluster, topic: str, group: str
+    cluster: ServerCluster, topic: str, group: str
 ) -> None:
     asked = threading.Event()
 
@@ -136,7 +136,9 @@ def test_an_error_in_the_local_transaction_is_raised_and_leaves_it_open(
         wait_for_bodies(cluster, topic, [b"open"])
 
 
-def test_a_mate_of_the_group_answers_for_one_that_died(cluster: Cluster, topic: str, group: str) -> None:
+def test_a_mate_of_the_group_answers_for_one_that_died(
+    cluster: ServerCluster, topic: str, group: str
+) -> None:
     """The mate never sends: it says which topics' brokers shall know it."""
     make_topic(cluster, topic)
     asked: list[str] = []
@@ -161,7 +163,7 @@ def test_a_mate_of_the_group_answers_for_one_that_died(cluster: Cluster, topic: 
 @pytest.mark.skipif(
     chosen_make() == "apache", reason="RocketMQ counts the times nobody was there to be asked"
 )
-def test_with_no_member_alive_the_message_waits(cluster: Cluster, topic: str, group: str) -> None:
+def test_with_no_member_alive_the_message_waits(cluster: ServerCluster, topic: str, group: str) -> None:
     with TransactionProducer(group, nameserver=cluster.namesrv, check=never) as dying:
         dying.send_in_transaction(Message(topic, b"late"), lambda t: UNKNOWN, immune_s=1)
     with Control(cluster.broker) as broker:
@@ -172,13 +174,13 @@ def test_with_no_member_alive_the_message_waits(cluster: Cluster, topic: str, gr
         wait_for_bodies(cluster, topic, [b"late"])
 
 
-def test_one_nobody_knows_anything_of_is_set_aside(cluster: Cluster, topic: str, group: str) -> None:
+def test_one_nobody_knows_anything_of_is_set_aside(cluster: ServerCluster, topic: str, group: str) -> None:
     asked: list[str] = []
 
     def check(message: ReceivedMessage) -> None:
         asked.append(message.message_id)
 
-    def aside() -> list[str | None]:
+    def given_up() -> list[str | None]:
         with Control(cluster.broker) as broker:
             if not broker.max_offset(ASIDE, 0):
                 return []
@@ -186,14 +188,16 @@ def test_one_nobody_knows_anything_of_is_set_aside(cluster: Cluster, topic: str,
 
     with TransactionProducer(group, nameserver=cluster.namesrv, check=check) as producer:
         result = producer.send_in_transaction(Message(topic, b"?"), lambda t: UNKNOWN)
-        until_sync(lambda: result.message_id in aside(), "it is set aside")
-        # Apache's asks in another thread than it sets aside: the last question may still be on its way.
+        until_sync(lambda: result.message_id in given_up(), "it is given up")
+        # Apache's asks in another thread than it gives up: the last question may still be on its way.
         until_sync(lambda: len(asked) >= CONF["transactionCheckMax"])
         assert len(asked) == CONF["transactionCheckMax"]
         assert delivered(cluster, topic) == []
 
 
-def test_the_message_comes_compressed_and_with_its_flag(cluster: Cluster, topic: str, group: str) -> None:
+def test_the_message_comes_compressed_and_with_its_flag(
+    cluster: ServerCluster, topic: str, group: str
+) -> None:
     big = b"x" * 10_000
     with TransactionProducer(group, nameserver=cluster.namesrv, check=lambda m: COMMIT) as producer:
         producer.send_in_transaction(Message(topic, big, flag=7), lambda t: COMMIT)
@@ -206,7 +210,7 @@ def test_the_message_comes_compressed_and_with_its_flag(cluster: Cluster, topic:
         assert [message.flag for message in messages] == [7, 7]
 
 
-def test_a_namespace_is_the_producers_own_business(cluster: Cluster, topic: str, group: str) -> None:
+def test_a_namespace_is_the_producers_own_business(cluster: ServerCluster, topic: str, group: str) -> None:
     asked: list[ReceivedMessage] = []
 
     def check(message: ReceivedMessage) -> TransactionState:
@@ -219,7 +223,9 @@ def test_a_namespace_is_the_producers_own_business(cluster: Cluster, topic: str,
     assert asked[0].topic == topic
 
 
-async def test_on_asyncio_local_and_check_may_be_coroutines(cluster: Cluster, topic: str, group: str) -> None:
+async def test_on_asyncio_local_and_check_may_be_coroutines(
+    cluster: ServerCluster, topic: str, group: str
+) -> None:
     loop = asyncio.get_running_loop()
     asked: list[str] = []
 
@@ -260,7 +266,7 @@ async def test_on_asyncio_local_and_check_may_be_coroutines(cluster: Cluster, to
 
 
 async def test_two_groups_of_one_instance_are_each_asked_for_their_own(
-    cluster: Cluster, topic: str, group: str
+    cluster: ServerCluster, topic: str, group: str
 ) -> None:
     asked: dict[str, list[str]] = {"a": [], "b": []}
 
@@ -281,7 +287,7 @@ async def test_two_groups_of_one_instance_are_each_asked_for_their_own(
 
 
 def test_what_cannot_be_sent_in_a_transaction_is_refused_before_anything_is_sent(
-    cluster: Cluster, topic: str, group: str
+    cluster: ServerCluster, topic: str, group: str
 ) -> None:
     with pytest.raises(ClientError, match="has no check"):
         TransactionProducer(group, nameserver=cluster.namesrv)
@@ -301,7 +307,9 @@ def test_what_cannot_be_sent_in_a_transaction_is_refused_before_anything_is_sent
 
 
 @pytest.mark.skipif(chosen_make() == "apache", reason="RocketMQ delivers again for every commit it gets")
-def test_the_wrong_end_of_a_transaction_changes_nothing(cluster: Cluster, topic: str, group: str) -> None:
+def test_the_wrong_end_of_a_transaction_changes_nothing(
+    cluster: ServerCluster, topic: str, group: str
+) -> None:
     """Ended twice, in the wrong group, at the wrong place, of a message that never was."""
     with TransactionProducer(group, nameserver=cluster.namesrv, check=never) as producer:
         plain = producer.send(Message(topic, b"plain"))

@@ -21,7 +21,7 @@ from rocketeer import (
 )
 from rocketeer.aio import Producer, PullConsumer, PushConsumer
 from rocketeer.client.core.codecs import decoder_of
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import make_topic, options, until
 
 
@@ -106,7 +106,7 @@ def test_a_typed_listener_takes_one_message_at_a_time() -> None:
 
 
 async def test_values_travel_and_a_body_that_does_not_decode_is_a_dead_letter_at_once(
-    cluster: Cluster, topic: str, caplog: pytest.LogCaptureFixture
+    cluster: ServerCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(cluster, topic, queues=1)
     group = f"G-{topic}"
@@ -136,7 +136,7 @@ async def test_values_travel_and_a_body_that_does_not_decode_is_a_dead_letter_at
     assert "does not decode, to the dead letters" in caplog.text
 
 
-def test_values_from_threads(cluster: Cluster, topic: str) -> None:
+def test_values_from_threads(cluster: ServerCluster, topic: str) -> None:
     make_topic(cluster, topic, queues=1)
     with rocketeer.Producer("P", nameserver=cluster.namesrv, codec=MSGPACK) as producer:
         producer.send(topic, Struct(1))

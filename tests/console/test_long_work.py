@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketeer import TopicConfig
-from rocketeer.admin.results import Broker, ClusterMap, PerBroker
+from rocketeer.admin.results import ClusterBroker, ClusterMap, PerBroker
 from rocketeer.aio import Admin
 from rocketeer.cli.console import SWITCH_S
 from rocketeer.console.cluster_view import CachedAnswer, ClusterView
 from rocketeer.console.config import ClusterConfig
+from rocketeer.console.page_request import PageRequest, in_order
 from rocketeer.console.pages.topics import topics
-from rocketeer.console.users import Role, User
-from rocketeer.console.visit import Visit, in_order
+from rocketeer.console.users import User, UserRole
 from rocketeer.protocol.command import decode_frame, encode, reply
 from rocketeer.protocol.frame import FrameSplitter
 
@@ -67,7 +67,7 @@ def test_parts_are_in_the_order_of_the_whole(rows: list[tuple[int, int]], descen
 async def test_a_page_of_very_many_topics_is_made_beside_the_loop() -> None:
     """100,000 topics held up everybody for 300 ms."""
     names = tuple(f"topic-{number * 7_919 % TOPICS:06d}" for number in range(TOPICS))
-    broker = Broker("c", "broker-a", 0, "127.0.0.1:1")
+    broker = ClusterBroker("c", "broker-a", 0, "127.0.0.1:1")
     table = PerBroker({broker: {name: TopicConfig(name) for name in names}})
     view = ClusterView(ClusterConfig(name="large", nameserver="127.0.0.1:1"))
     view.topics = CachedAnswer(lambda: asyncio.sleep(0, names))
@@ -76,7 +76,9 @@ async def test_a_page_of_very_many_topics_is_made_beside_the_loop() -> None:
     longest: list[float] = []
     for _ in range(TRIES):
         async with holds() as found:
-            page = await topics(Visit(view, {}, {"sort": "-name", "page": "3"}, User("u", Role.VIEWER)))
+            page = await topics(
+                PageRequest(view, {}, {"sort": "-name", "page": "3"}, User("u", UserRole.VIEWER))
+            )
         assert [row["name"] for row in page["page"].rows[:2]] == ["topic-299899", "topic-299898"]
         assert page["page"].total == TOPICS
         longest.append(max(found))

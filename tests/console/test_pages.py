@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from rocketeer import Admin
+from rocketeer import Admin, Message, Producer, PushConsumer, ReceivedMessage, TopicConfig
 from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
 from rocketeer.console.pages import all_pages
-from rocketeer.console.users import Role, add_user
+from rocketeer.console.users import UserRole, add_user
 from rocketeer.errors import ConfigError
 from support.senders import wait_for
 from support.shop import HOSTILE, Shop
@@ -99,6 +99,38 @@ def test_dead_letters_are_sent_again_with_progress(browser: TestClient, shop: Sh
         )
 
 
+def test_dead_letters_of_an_idempotent_producer_are_sent_again(browser: TestClient, shop: Shop) -> None:
+    """Their marks are of the first sending: the broker would take the second for it, and store nothing."""
+
+    def refuse(message: ReceivedMessage) -> None:
+        raise ValueError("never")
+
+    def letters() -> list[str]:
+        found = browser.get("/api/shop/dead-letters/returning").json()["found"]
+        return [letter["message"]["id"] for letter in found]
+
+    with Admin(shop.nameserver) as admin:
+        admin.update_topic(TopicConfig("returns", 1, 1), broker=shop.pair.broker)
+        consumer = PushConsumer("returning", nameserver=shop.nameserver, retries=0)
+        consumer.subscribe("returns")(refuse)
+        with consumer, Producer("returns", nameserver=shop.nameserver, idempotent=True) as producer:
+            producer.send(Message("returns", b"with a number", keys="numbered"))
+            producer.send(
+                Message("returns", b"with an id", keys="named", properties={"DEDUP_ID": "return 2"})
+            )
+            wait_for(
+                lambda: "%DLQ%returning" in admin.topics() and len(letters()) == 2, what="the dead letters"
+            )
+        token = {"x-csrf-token": browser.get("/api/token").json()["token"]}
+        for letter in letters():
+            path = f"/api/shop/messages/%25DLQ%25returning/{letter}/resend"
+            assert "sent to returns again" in browser.post(path, json={}, headers=token).json()["done"]
+        for key in ("numbered", "named"):
+            wait_for(
+                lambda key=key: len(admin.messages_with_key("returns", key)) == 2, what=f"{key} stored again"
+            )
+
+
 def test_a_group_that_nobody_knows_is_not_there(browser: TestClient) -> None:
     answer = browser.get("/c/shop/groups/mistyped")
     assert answer.status_code == 404
@@ -131,8 +163,8 @@ def test_the_api_mirrors_pages_and_actions(browser: TestClient) -> None:
 
 def test_who_signs_in_may_do_what_the_role_allows(shop: Shop, tmp_path: Path) -> None:
     users = tmp_path / "users.yml"
-    add_user(users, "eve", "eves password", Role.VIEWER)
-    add_user(users, "adam", "adams password", Role.ADMIN)
+    add_user(users, "eve", "eves password", UserRole.VIEWER)
+    add_user(users, "adam", "adams password", UserRole.ADMIN)
     assert users.stat().st_mode & 0o777 == 0o600
     assert "password" not in users.read_text().replace("password:", "")
     audit = tmp_path / "audit.log"

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from rocketeer.admin.results import Broker, BrokerRuntime, GroupMembers
+from rocketeer.admin.results import BrokerRuntime, ClusterBroker, GroupMembers
 from rocketeer.console.cluster_view import CachedAnswer, PageCache
 from rocketeer.console.pages.cluster import bytes_behind
 from rocketeer.console.pages.groups import disagreements
-from rocketeer.console.pages.message_forms import body_forms
+from rocketeer.console.pages.message_display import body_forms
 from rocketeer.console.pages.trace import began_ms
 from rocketeer.console.pages.waiting import delays_s
 from rocketeer.model.subscription import Subscription
@@ -62,7 +62,7 @@ def test_fifty_looks_at_one_page_are_one_and_a_failure_is_not_kept() -> None:
 
 
 def test_a_replica_is_behind_by_what_its_master_has_more() -> None:
-    master, replica = Broker("c", "a", 0, "h:1"), Broker("c", "a", 1, "h:2")
+    master, replica = ClusterBroker("c", "a", 0, "h:1"), ClusterBroker("c", "a", 1, "h:2")
     ends = {
         master: BrokerRuntime({"commitLogMaxOffset": "500"}),
         replica: BrokerRuntime({"commitLogMaxOffset": "480"}),

@@ -13,14 +13,14 @@ from rocketeer.bench.console_command import FIRST_PAGE_MS_MAX, place_tables
 from rocketeer.bench.processes import cpu_seconds
 from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.senders import wait_for
 
 TOPICS, GROUPS = 1000, 2500
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     folder = tmp_path_factory.mktemp("large")
     place_tables(folder / "store", topics=TOPICS, groups=GROUPS, queues=4)
     with running_cluster(folder) as running:
@@ -28,17 +28,17 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def config(large: Cluster) -> ConsoleConfig:
+def config(large: ServerCluster) -> ConsoleConfig:
     return ConsoleConfig(clusters=(ClusterConfig(name="large", nameserver=large.namesrv),))
 
 
-def used_s(servers: Cluster) -> float:
+def used_s(servers: ServerCluster) -> float:
     """What the console (this process) and its servers have worked; a busy machine lets all of them wait."""
     pids = (servers.broker_process.pid, servers.namesrv_process.pid)
     return time.process_time() + sum(map(cpu_seconds, pids))
 
 
-def test_the_first_page_comes_at_once(large: Cluster, config: ConsoleConfig) -> None:
+def test_the_first_page_comes_at_once(large: ServerCluster, config: ConsoleConfig) -> None:
     took_ms: list[float] = []
     for _ in range(10):
         with TestClient(make_app(config), base_url="http://127.0.0.1") as client:

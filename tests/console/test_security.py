@@ -30,12 +30,12 @@ from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
 from rocketeer.console.pages import all_pages
 from rocketeer.console.sign_in_limit import ADDRESS_WAIT_S_MAX, FREE_TRIES, NAME_WAIT_S_MAX, SignInLimit
-from rocketeer.console.users import Role, add_user
+from rocketeer.console.users import UserRole, add_user
 from support.senders import wait_for
 from support.shop import Shop
 
 PASSWORDS = {"eve": "eves password", "otto": "ottos password", "adam": "adams password"}
-ROLES = {"eve": Role.VIEWER, "otto": Role.OPERATOR, "adam": Role.ADMIN}
+ROLES = {"eve": UserRole.VIEWER, "otto": UserRole.OPERATOR, "adam": UserRole.ADMIN}
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_cookies_are_not_for_scripts_nor_for_other_sites(client: TestClient) -> 
 
 
 def test_who_is_taken_out_of_the_file_is_out(client: TestClient, files: Path) -> None:
-    add_user(files / "users.yml", "gone", "gones password", Role.ADMIN)
+    add_user(files / "users.yml", "gone", "gones password", UserRole.ADMIN)
     PASSWORDS["gone"] = "gones password"
     sign_in(client, "gone")
     assert client.get("/api/shop/topics").status_code == 200

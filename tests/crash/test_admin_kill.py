@@ -9,11 +9,11 @@ import pytest
 
 from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     # Nothing is saved by the way: only the request itself can have done it.
     with running_cluster(tmp_path, conf={"flushConsumerOffsetInterval": 3_600_000}) as running:
         yield running
@@ -26,11 +26,11 @@ def table(address: str, code: int, part: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(180)
-def test_topics_and_groups_are_as_the_last_answer_said(cluster: Cluster) -> None:
+def test_topics_and_groups_are_as_the_last_answer_said(cluster: ServerCluster) -> None:
     for number in range(3):
         with Control(cluster.broker) as broker:
             broker.create_topic(f"Made{number}", queues=3)
-        cluster.restart_broker(kill=True)
+        restart_broker(cluster, kill=True)
         topics = table(cluster.broker, RequestCode.GET_ALL_TOPIC_CONFIG, "topicConfigTable")
         assert topics[f"Made{number}"]["writeQueueNums"] == 3
 
@@ -40,7 +40,7 @@ def test_topics_and_groups_are_as_the_last_answer_said(cluster: Cluster) -> None
                 broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": f"Made{number - 1}"})
                 broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": f"Group{number - 1}"})
             broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, json.dumps(group).encode())
-        cluster.restart_broker(kill=True)
+        restart_broker(cluster, kill=True)
         groups = table(cluster.broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroupTable")
         assert groups[f"Group{number}"]["consumeEnable"] is False
         assert groups[f"Group{number}"]["retryMaxTimes"] == 5
@@ -52,12 +52,12 @@ def test_topics_and_groups_are_as_the_last_answer_said(cluster: Cluster) -> None
 
 
 @pytest.mark.timeout(120)
-def test_the_name_servers_table_is_as_the_last_answer_said(cluster: Cluster) -> None:
+def test_the_name_servers_table_is_as_the_last_answer_said(cluster: ServerCluster) -> None:
     for number in range(3):
         entry = {"namespace": "ORDER_TOPIC_CONFIG", "key": f"T{number}", "value": "broker-a:4"}
         with Control(cluster.namesrv) as namesrv:
             namesrv.ask(RequestCode.PUT_KV_CONFIG, entry)
-        cluster.kill_namesrv()
+        cluster.namesrv_process.kill()
         cluster.start_namesrv()
         with Control(cluster.namesrv) as namesrv:
             asked = {"namespace": "ORDER_TOPIC_CONFIG", "key": f"T{number}"}

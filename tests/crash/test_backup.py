@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer.bench.control import Control
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.senders import Sender, assert_ledger_holds, read_topic, wait_for
 
 SEED = int(os.environ.get("SEED", "1"))
@@ -34,7 +34,7 @@ def started(*words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def load(cluster: Cluster) -> list[Sender]:
+def load(cluster: ServerCluster) -> list[Sender]:
     senders = [
         Sender(cluster.broker, TOPIC, name=kind, window=4, kind=kind, queues=QUEUES, seed=SEED)
         for kind in ("plain", "batch")

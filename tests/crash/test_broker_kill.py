@@ -15,7 +15,7 @@ import pytest
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerProcess
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 from support.senders import (
     Acked,
     Sender,
@@ -45,7 +45,7 @@ SMALL = {
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf={**SMALL, "flushDiskType": request.param}) as running:
         with Control(running.broker) as broker:
             for topic in (PLAIN, DELAYED):
@@ -73,7 +73,7 @@ class Ledger:
 
 
 @pytest.mark.timeout(60 + 40 * ROUNDS)
-def test_what_was_acknowledged_survives_every_kill(cluster: Cluster) -> None:
+def test_what_was_acknowledged_survives_every_kill(cluster: ServerCluster) -> None:
     dice = random.Random(SEED)
     ledger = Ledger()
     for number in range(ROUNDS):
@@ -92,13 +92,13 @@ def test_what_was_acknowledged_survives_every_kill(cluster: Cluster) -> None:
     assert len(list((cluster.store / "commitlog").iterdir())) > 2, "no file was rolled"
 
     before = read_topic(cluster.broker, PLAIN, QUEUES)
-    cluster.restart_broker()
+    restart_broker(cluster)
     after = read_topic(cluster.broker, PLAIN, QUEUES)
     assert after == before, "a clean stop and start changes nothing"
     all_delayed_messages_arrive(cluster, ledger)
 
 
-def load(cluster: Cluster, number: int) -> list[Sender]:
+def load(cluster: ServerCluster, number: int) -> list[Sender]:
     """Five connections with many sends in flight; returns when each has had an answer."""
     common = {"queues": QUEUES, "seed": SEED}
     senders = [
@@ -116,7 +116,7 @@ def load(cluster: Cluster, number: int) -> list[Sender]:
     return senders
 
 
-def commit_while_it_runs(cluster: Cluster, ledger: Ledger, *, seconds: float) -> None:
+def commit_while_it_runs(cluster: ServerCluster, ledger: Ledger, *, seconds: float) -> None:
     """A consumer that commits what it has read of queue 0, until the time is over."""
     until_s = time.monotonic() + seconds
     with Control(cluster.broker, timeout_s=60) as broker:
@@ -127,14 +127,14 @@ def commit_while_it_runs(cluster: Cluster, ledger: Ledger, *, seconds: float) ->
             broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, where | {"commitOffset": str(offset)})
 
 
-def kill_while_it_recovers(cluster: Cluster, *, after_s: float) -> None:
+def kill_while_it_recovers(cluster: ServerCluster, *, after_s: float) -> None:
     """Another start that does not get far."""
     process = ServerProcess(cluster.broker_process.command, log=cluster.folder / "killed-early.out")
     time.sleep(after_s)
     process.kill()
 
 
-def check(cluster: Cluster, ledger: Ledger, dice: random.Random) -> None:
+def check(cluster: ServerCluster, ledger: Ledger, dice: random.Random) -> None:
     queues = read_topic(cluster.broker, PLAIN, QUEUES)
     assert_ledger_holds(queues, sent=ledger.sent, acked=ledger.acked)
     with Control(cluster.broker, timeout_s=60) as broker:
@@ -149,7 +149,7 @@ def check(cluster: Cluster, ledger: Ledger, dice: random.Random) -> None:
             assert [message.body for message in found] == [ack.body]
 
 
-def all_delayed_messages_arrive(cluster: Cluster, ledger: Ledger) -> None:
+def all_delayed_messages_arrive(cluster: ServerCluster, ledger: Ledger) -> None:
     """Each once, also those whose delivery was not yet noted when the broker died."""
     arrived: set[bytes] = set()
     offsets = [0] * QUEUES

@@ -14,7 +14,7 @@ import pytest
 
 from rocketeer import Message, Producer
 from rocketeer.bench.control import Control
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 from support.senders import read_topic, wait_for
 
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
@@ -33,18 +33,18 @@ CONF = {
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf={**CONF, "flushDiskType": request.param}) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=QUEUES)
         yield running
 
 
-def delivered(cluster: Cluster) -> Counter[bytes]:
+def delivered(cluster: ServerCluster) -> Counter[bytes]:
     return Counter(message.body for queue in read_topic(cluster.broker, TOPIC, QUEUES) for message in queue)
 
 
-def send(cluster: Cluster, number: int) -> set[bytes]:
+def send(cluster: ServerCluster, number: int) -> set[bytes]:
     """Messages of both levels; all acknowledged. Some carry no name of their own but their body."""
     with Producer("later", nameserver=cluster.namesrv) as producer:
         messages = [
@@ -56,7 +56,7 @@ def send(cluster: Cluster, number: int) -> set[bytes]:
 
 
 @pytest.mark.timeout(120 + 60 * ROUNDS)
-def test_each_delayed_message_is_delivered_exactly_once(cluster: Cluster) -> None:
+def test_each_delayed_message_is_delivered_exactly_once(cluster: ServerCluster) -> None:
     dice = random.Random(SEED)
     sent: set[bytes] = set()
     for number in range(ROUNDS):
@@ -77,7 +77,7 @@ def test_each_delayed_message_is_delivered_exactly_once(cluster: Cluster) -> Non
         seen = delivered(cluster)
         assert seen.total() == len(seen), "delivered twice"
     wait_for(lambda: len(delivered(cluster)) == len(sent), what="all delayed messages")
-    cluster.restart_broker()
+    restart_broker(cluster)
     sent |= {b"last"}  # what were to come twice would have come before it
     with Producer("later", nameserver=cluster.namesrv) as producer:
         producer.send(Message(TOPIC, b"last", delay_level=1))

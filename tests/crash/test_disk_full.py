@@ -9,7 +9,7 @@ import pytest
 from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 from support.senders import (
     Acked,
     Sender,
@@ -46,7 +46,7 @@ REFUSED = (
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerCluster]:
     """With the store, and only the store, on a small volume; NO_WATCH unless the test says otherwise."""
     conf = {**SMALL, **getattr(request.function, "conf", NO_WATCH)}
     with (
@@ -58,7 +58,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         yield running
 
 
-def load_until_refused(cluster: Cluster, round_name: str) -> list[Sender]:
+def load_until_refused(cluster: ServerCluster, round_name: str) -> list[Sender]:
     """Send until the disk is full, and a little longer."""
     senders = [
         Sender(cluster.broker, TOPIC, name=f"{round_name}-plain", queues=QUEUES, window=16),
@@ -80,13 +80,13 @@ def load_until_refused(cluster: Cluster, round_name: str) -> list[Sender]:
     return senders
 
 
-def try_to_send(cluster: Cluster, body: bytes) -> Command:
+def try_to_send(cluster: ServerCluster, body: bytes) -> Command:
     with Control(cluster.broker, timeout_s=60) as broker:
         properties = f"KEYS\x01{key_of(body)}"
         return broker.call(RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, 0, properties), body)
 
 
-def wait_until_it_takes_messages(cluster: Cluster, name: str) -> tuple[set[bytes], list[Acked]]:
+def wait_until_it_takes_messages(cluster: ServerCluster, name: str) -> tuple[set[bytes], list[Acked]]:
     """Without help, by itself."""
     sent: set[bytes] = set()
     acked: list[Acked] = []
@@ -103,7 +103,7 @@ def wait_until_it_takes_messages(cluster: Cluster, name: str) -> tuple[set[bytes
     return sent, acked
 
 
-def assert_all_is_there(cluster: Cluster, sent: set[bytes], acked: list[Acked]) -> None:
+def assert_all_is_there(cluster: ServerCluster, sent: set[bytes], acked: list[Acked]) -> None:
     queues = read_topic(cluster.broker, TOPIC, QUEUES)
     assert_ledger_holds(queues, sent=sent, acked=acked)
     with Control(cluster.broker, timeout_s=60) as broker:
@@ -112,7 +112,7 @@ def assert_all_is_there(cluster: Cluster, sent: set[bytes], acked: list[Acked]) 
 
 
 @pytest.mark.timeout(240)
-def test_a_full_disk_refuses_sends_and_recovers_by_itself(cluster: Cluster) -> None:
+def test_a_full_disk_refuses_sends_and_recovers_by_itself(cluster: ServerCluster) -> None:
     pid = cluster.broker_process.pid
     sent: set[bytes] = set()
     acked: list[Acked] = []
@@ -138,15 +138,15 @@ def test_a_full_disk_refuses_sends_and_recovers_by_itself(cluster: Cluster) -> N
         what="the offset that could not be saved is saved",
     )
 
-    cluster.restart_broker()
+    restart_broker(cluster)
     assert_all_is_there(cluster, sent, acked)
-    cluster.restart_broker(kill=True)
+    restart_broker(cluster, kill=True)
     assert_all_is_there(cluster, sent, acked)
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill -9"])
-def test_a_broker_starts_on_a_full_disk_and_serves_reads(cluster: Cluster, kill: bool) -> None:
+def test_a_broker_starts_on_a_full_disk_and_serves_reads(cluster: ServerCluster, kill: bool) -> None:
     fill(cluster.store, leave_bytes=3 << 20)
     sent: set[bytes] = set()
     acked: list[Acked] = []
@@ -154,7 +154,7 @@ def test_a_broker_starts_on_a_full_disk_and_serves_reads(cluster: Cluster, kill:
         sent.update(sender.sent)
         acked += sender.acked
     ballast = fill(cluster.store)
-    cluster.restart_broker(kill=kill)
+    restart_broker(cluster, kill=kill)
     assert_all_is_there(cluster, sent, acked)
     assert try_to_send(cluster, b"x " + b"x" * 2_000_000).code in (
         ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -165,7 +165,7 @@ def test_a_broker_starts_on_a_full_disk_and_serves_reads(cluster: Cluster, kill:
     assert_all_is_there(cluster, sent | more_sent, acked + more_acked)
 
 
-def test_over_the_warning_ratio_sends_are_refused_with_the_ratios(cluster: Cluster) -> None:
+def test_over_the_warning_ratio_sends_are_refused_with_the_ratios(cluster: ServerCluster) -> None:
     with Control(cluster.broker, timeout_s=60) as broker:
         broker.ask(RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, 0, ""), b"first ")
     ballast = fill(cluster.store, leave_bytes=2 << 20)

@@ -13,7 +13,7 @@ from rocketeer.aio import Message, Producer, PullConsumer, PushConsumer
 from rocketeer.errors import RocketeerError
 from rocketeer.store.consume_queue_ext import ConsumeQueueExt, is_address
 from rocketeer.store.file_cache import FileCache
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.consuming import make_topic, options, until
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -34,12 +34,12 @@ CONF = {
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf=CONF) as running:
         yield running
 
 
-async def _send_until(stop: asyncio.Event, cluster: Cluster, acked: list[int], sent: list[int]) -> None:
+async def _send_until(stop: asyncio.Event, cluster: ServerCluster, acked: list[int], sent: list[int]) -> None:
     async with Producer("PG", nameserver=cluster.namesrv, send_timeout_s=2.0) as producer:
         while not stop.is_set():
             number = len(sent)
@@ -59,7 +59,7 @@ async def _more(acked: list[int], count: int) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_filters_survive_kill_9(cluster: Cluster) -> None:
+async def test_filters_survive_kill_9(cluster: ServerCluster) -> None:
     chance = random.Random(SEED)
     (queue, other) = make_topic(cluster, TOPIC, queues=2)
     got: set[int] = set()

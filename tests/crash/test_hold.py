@@ -9,7 +9,7 @@ import pytest
 
 from rocketeer.protocol.command import request
 from support.hold import HonestClient
-from support.wire import Line
+from support.raw_connection import RawConnection
 
 SERVER = """
 import asyncio, sys, time
@@ -72,7 +72,7 @@ def test_a_loop_that_is_kept_for_40_ms_in_one_go_is_seen(code: int, loops: int) 
     seen_ms = []
     with server() as (address, pid), busy_machine(loops):
         for _ in range(5):
-            with HonestClient(address, pid, "name server") as honest, Line(address) as line:
+            with HonestClient(address, pid, "name server") as honest, RawConnection(address) as line:
                 for _ in range(4):
                     line.ask(request(code))
             seen_ms.append(honest.cost.hold_ms)
@@ -86,7 +86,7 @@ def test_a_busy_machine_alone_is_no_hold() -> None:
     with server() as (address, pid), busy_machine(3):
         held_ms = []
         for _ in range(5):
-            with HonestClient(address, pid, "name server") as honest, Line(address) as line:
+            with HonestClient(address, pid, "name server") as honest, RawConnection(address) as line:
                 for _ in range(50):
                     line.ask(request(105))
             held_ms.append(honest.cost.hold_ms)

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from rocketeer.bench.control import Control
-from rocketeer.bench.processes import anonymous_bytes, cpu_seconds, open_files
+from rocketeer.bench.processes import anonymous_bytes, cpu_seconds
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import encode, request
-from support.cluster import TEST_CONF, Cluster, running_cluster
+from support.cluster import TEST_CONF, ServerCluster, open_files, running_cluster
+from support.raw_connection import RawConnection
 from support.records import split_records
 from support.senders import pull_header, read_queue, send_header, wait_for
-from support.wire import Line
 
 MB = 1 << 20
 TOPIC = "Victim"
@@ -30,7 +30,7 @@ FILES_FEW = 160
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("hostile")) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=1)
@@ -79,7 +79,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("port", ["listen", "vip", "namesrv"])
-def test_garbage_ends_its_own_connection_only(cluster: Cluster, port: str) -> None:
+def test_garbage_ends_its_own_connection_only(cluster: ServerCluster, port: str) -> None:
     address = {
         "listen": cluster.broker,
         "vip": f"127.0.0.1:{cluster.broker_port - 2}",
@@ -87,17 +87,17 @@ def test_garbage_ends_its_own_connection_only(cluster: Cluster, port: str) -> No
     }[port]
     with Control(address, timeout_s=30) as healthy:
         for name, data in GARBAGE.items():
-            with Line(address, timeout_s=30) as line:
+            with RawConnection(address, timeout_s=30) as line:
                 line.send(data)
                 assert line.closed_by_peer(), name
             assert healthy.call(9999).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED, name
 
 
-def test_every_closed_connection_has_one_line_in_the_log(cluster: Cluster) -> None:
+def test_every_closed_connection_has_one_line_in_the_log(cluster: ServerCluster) -> None:
     log = cluster.broker_process.log
     before = len(log.read_text().splitlines())
     for data in GARBAGE.values():
-        with Line(cluster.broker, timeout_s=30) as line:
+        with RawConnection(cluster.broker, timeout_s=30) as line:
             line.send(data)
             assert line.closed_by_peer()
     added = log.read_text().splitlines()[before:]
@@ -124,7 +124,7 @@ BODIES = {
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", BODIES)
-def test_nonsense_in_bodies_is_refused_quickly(cluster: Cluster, name: str) -> None:
+def test_nonsense_in_bodies_is_refused_quickly(cluster: ServerCluster, name: str) -> None:
     """34, 41, 42, 46, 200 to the broker; 103, 322 to the name server."""
     registration = {
         "brokerName": "b", "brokerAddr": "10.0.0.1:1", "clusterName": "C", "haServerAddr": "10.0.0.1:2", "brokerId": "0",
@@ -137,7 +137,7 @@ def test_nonsense_in_bodies_is_refused_quickly(cluster: Cluster, name: str) -> N
     ):
         for code in codes:
             used_s = cpu_seconds(cluster.broker_process.pid) + cpu_seconds(cluster.namesrv_process.pid)
-            with Line(address) as line:
+            with RawConnection(address) as line:
                 line.send(json_frame(code, ext, BODIES[name]))
                 reply = line.reply()
             used_s = (
@@ -152,27 +152,27 @@ def test_nonsense_in_bodies_is_refused_quickly(cluster: Cluster, name: str) -> N
     assert sum(after) - sum(before) < 100 * MB
 
 
-def test_a_compressed_registration_cannot_grow_without_bounds(cluster: Cluster) -> None:
+def test_a_compressed_registration_cannot_grow_without_bounds(cluster: ServerCluster) -> None:
     packer = zlib.compressobj(9)
     bomb = b"".join(packer.compress(bytes(MB)) for _ in range(300)) + packer.flush()
     ext = {"brokerName": "b", "brokerAddr": "10.0.0.1:1", "clusterName": "C", "haServerAddr": "x", "brokerId": "0", "compressed": "true", "bodyCrc32": "0"}  # fmt: skip
-    with Line(cluster.namesrv) as line:
+    with RawConnection(cluster.namesrv) as line:
         line.send(json_frame(103, ext, bomb))
         assert line.reply().code == ResponseCode.SYSTEM_ERROR
     assert anonymous_bytes(cluster.namesrv_process.pid) < 200 * MB
 
 
-def test_a_batch_of_countless_empty_messages_is_refused_before_it_is_split(cluster: Cluster) -> None:
+def test_a_batch_of_countless_empty_messages_is_refused_before_it_is_split(cluster: ServerCluster) -> None:
     item = struct.pack(">iiiiih", 22, 0, 0, 0, 0, 0)
     used_s = cpu_seconds(cluster.broker_process.pid)
-    with Line(cluster.broker) as line:
+    with RawConnection(cluster.broker) as line:
         reply = line.ask(request(320, send_header(TOPIC, 0, "", batch=True), item * 700_000))
     assert reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert cpu_seconds(cluster.broker_process.pid) - used_s < 0.7
 
 
-def test_a_query_that_finds_more_than_a_frame_carries_gives_the_newest(cluster: Cluster) -> None:
-    with Line(cluster.broker) as line:
+def test_a_query_that_finds_more_than_a_frame_carries_gives_the_newest(cluster: ServerCluster) -> None:
+    with RawConnection(cluster.broker) as line:
         for number in range(6):
             send = send_header(TOPIC, 0, "KEYS\x01heavy")
             assert line.ask(request(310, send, b"%d" % number + bytes(3 * MB))).code == ResponseCode.SUCCESS
@@ -202,7 +202,7 @@ NUMBERS = [
 ]
 
 
-def test_numbers_of_any_size_get_an_answer(cluster: Cluster) -> None:
+def test_numbers_of_any_size_get_an_answer(cluster: ServerCluster) -> None:
     send = send_header(TOPIC, 0, "")
     pull = pull_header(TOPIC, 0, 0)
     where = {
@@ -216,7 +216,7 @@ def test_numbers_of_any_size_get_an_answer(cluster: Cluster) -> None:
     query = {"topic": TOPIC, "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"}
     back = {"group": "G", "offset": "0", "delayLevel": "0", "maxReconsumeTimes": "16"}
     requests = [(310, send), (11, pull), (14, where), (29, where), (30, where), (31, where), (32, where), (12, query), (33, where), (36, back)]  # fmt: skip
-    with Line(cluster.broker) as line:
+    with RawConnection(cluster.broker) as line:
         for code, ext in requests:
             for name in ext:
                 for number in NUMBERS:
@@ -224,8 +224,8 @@ def test_numbers_of_any_size_get_an_answer(cluster: Cluster) -> None:
                     assert line.ask(request(code, changed, b"x")).opaque, (code, name, number)
 
 
-def test_replies_leave_before_a_broken_connection_closes(cluster: Cluster) -> None:
-    with Line(cluster.broker) as line:
+def test_replies_leave_before_a_broken_connection_closes(cluster: ServerCluster) -> None:
+    with RawConnection(cluster.broker) as line:
         sends = [request(310, send_header(TOPIC, 0, ""), b"kept %d" % number) for number in range(3)]
         line.send(b"".join(map(encode, sends)) + frame(b"{"))
         assert [line.reply().opaque for _ in sends] == [each.opaque for each in sends]
@@ -233,8 +233,8 @@ def test_replies_leave_before_a_broken_connection_closes(cluster: Cluster) -> No
 
 
 @pytest.mark.parametrize("group", ["../../../x", "a/b", "a@b", "", "\0", "x" * 256, "new\nline"])
-def test_a_group_that_cannot_be_served_is_not_made(cluster: Cluster, group: str) -> None:
-    with Line(cluster.broker) as line:
+def test_a_group_that_cannot_be_served_is_not_made(cluster: ServerCluster, group: str) -> None:
+    with RawConnection(cluster.broker) as line:
         back = {"group": group, "offset": "0", "delayLevel": "0"}
         assert line.ask(request(36, back)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         pull = pull_header(TOPIC, 0, 0) | {"consumerGroup": group}
@@ -249,9 +249,9 @@ def test_a_group_that_cannot_be_served_is_not_made(cluster: Cluster, group: str)
         assert f"%RETRY%{group}" not in topics
 
 
-def test_a_message_that_can_never_be_delivered_holds_up_no_other(cluster: Cluster) -> None:
+def test_a_message_that_can_never_be_delivered_holds_up_no_other(cluster: ServerCluster) -> None:
     """A group's name may be longer than what fits a topic's name behind %RETRY%."""
-    with Line(cluster.broker) as line, Control(cluster.broker) as broker:
+    with RawConnection(cluster.broker) as line, Control(cluster.broker) as broker:
         stored = line.ask(request(310, send_header(TOPIC, 0, ""), b"to be refused"))
         log_offset = int(stored.ext["msgId"][16:], 16)
         back = {"group": "x" * 130, "offset": str(log_offset), "delayLevel": "1"}
@@ -265,12 +265,12 @@ def test_a_message_that_can_never_be_delivered_holds_up_no_other(cluster: Cluste
 
 
 @pytest.mark.timeout(240)
-def test_idle_connections_cost_little_and_are_let_go(cluster: Cluster) -> None:
+def test_idle_connections_cost_little_and_are_let_go(cluster: ServerCluster) -> None:
     pid = cluster.broker_process.pid
     memory, files = anonymous_bytes(pid), open_files(pid)
     with ExitStack() as stack:
-        silent = [stack.enter_context(Line(cluster.broker)) for _ in range(250)]
-        half = [stack.enter_context(Line(cluster.broker)) for _ in range(250)]
+        silent = [stack.enter_context(RawConnection(cluster.broker)) for _ in range(250)]
+        half = [stack.enter_context(RawConnection(cluster.broker)) for _ in range(250)]
         for line in half:
             line.send(encode(request(310, send_header(TOPIC, 0, ""), b"x" * 100))[:50])
         wait_for(lambda: open_files(pid) >= 500, what="500 connections", state=f"{files} files before")
@@ -285,19 +285,19 @@ def test_idle_connections_cost_little_and_are_let_go(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_reader_that_does_not_read_waits_alone(cluster: Cluster) -> None:
+def test_a_reader_that_does_not_read_waits_alone(cluster: ServerCluster) -> None:
     """A thousand pulls of 200 KB at once, as a consumer of a thousand queues sends them."""
     pid = cluster.broker_process.pid
     with Control(cluster.broker) as broker:
         broker.create_topic("Large", queues=1)
-    with Line(cluster.broker) as line:
+    with RawConnection(cluster.broker) as line:
         for reply in line.ask_all(
             [request(310, send_header("Large", 0, ""), b"x" * 50_000) for _ in range(64)]
         ):
             assert reply.code == ResponseCode.SUCCESS
     memory = anonymous_bytes(pid)
     pulls = [request(11, pull_header("Large", 0, number % 60)) for number in range(1000)]
-    with Line(cluster.broker) as slow:
+    with RawConnection(cluster.broker) as slow:
         slow.send(b"".join(map(encode, pulls)))
         most = 0
         with Control(cluster.broker, timeout_s=30) as other:
@@ -307,12 +307,12 @@ def test_a_reader_that_does_not_read_waits_alone(cluster: Cluster) -> None:
         assert most - memory < 100 * MB
         for pull in pulls:
             assert slow.reply().opaque == pull.opaque
-    with Line(cluster.broker) as gone:  # and one that goes away in the middle
+    with RawConnection(cluster.broker) as gone:  # and one that goes away in the middle
         gone.send(b"".join(map(encode, pulls)))
     wait_for(lambda: anonymous_bytes(pid) - memory < 100 * MB, what="memory given back")
 
 
-def test_pulls_held_for_one_who_left_are_forgotten(cluster: Cluster) -> None:
+def test_pulls_held_for_one_who_left_are_forgotten(cluster: ServerCluster) -> None:
     pid = cluster.broker_process.pid
     with Control(cluster.broker) as broker:
         broker.create_topic("Quiet", queues=1)
@@ -320,7 +320,7 @@ def test_pulls_held_for_one_who_left_are_forgotten(cluster: Cluster) -> None:
     memory = 0
     for number in range(6):
         with ExitStack() as stack:
-            lines = [stack.enter_context(Line(cluster.broker)) for _ in range(10)]
+            lines = [stack.enter_context(RawConnection(cluster.broker)) for _ in range(10)]
             for line in lines:
                 line.send(b"".join(encode(request(11, header)) for _ in range(1000)))
                 assert line.ask(request(30, {"topic": "Quiet", "queueId": "0"})).code == ResponseCode.SUCCESS
@@ -329,10 +329,10 @@ def test_pulls_held_for_one_who_left_are_forgotten(cluster: Cluster) -> None:
     assert anonymous_bytes(pid) - memory < 30 * MB, "what the first ones took is used again"
 
 
-def test_endless_subscriptions_are_not_remembered(cluster: Cluster) -> None:
+def test_endless_subscriptions_are_not_remembered(cluster: ServerCluster) -> None:
     pid = cluster.broker_process.pid
     memory = anonymous_bytes(pid)
-    with Line(cluster.broker) as line:
+    with RawConnection(cluster.broker) as line:
         for number in range(60):
             tags = "||".join(f"t{number}_{tag}" for tag in range(20_000))
             line.ask(request(11, pull_header(TOPIC, 0, 0) | {"subscription": tags}))
@@ -342,16 +342,16 @@ def test_endless_subscriptions_are_not_remembered(cluster: Cluster) -> None:
 @pytest.mark.timeout(240)
 def test_more_connections_than_descriptors_stop_neither_clients_nor_the_store(tmp_path: Path) -> None:
     conf = {**TEST_CONF, "mappedFileSizeCommitLog": MB}
-    with Cluster("ours", tmp_path, conf=conf, files_max=FILES_FEW) as few, ExitStack() as stack:
+    with ServerCluster("ours", tmp_path, conf=conf, files_max=FILES_FEW) as few, ExitStack() as stack:
         pid = few.broker_process.pid
-        early = stack.enter_context(Line(few.broker))
+        early = stack.enter_context(RawConnection(few.broker))
         assert early.ask(request(310, send_header("Early", 0, ""), b"x")).code == ResponseCode.SUCCESS
         for number in range(3 * FILES_FEW):
             crowd = stack.enter_context(socket.socket())
             crowd.connect(("127.0.0.1", few.broker_port))
             crowd.sendall(b"\0" * (number % 5))
         wait_for(lambda: "connections ended" in (tmp_path / "broker.out").read_text(), what="a full house")
-        with Line(few.broker) as newcomer:  # those who never asked anything give their places
+        with RawConnection(few.broker) as newcomer:  # those who never asked anything give their places
             assert newcomer.ask(request(310, send_header("Early", 0, ""), b"x")).code == ResponseCode.SUCCESS
         held = pull_header("Early", 0, 2) | {"sysFlag": "6", "suspendTimeoutMillis": "2000"}
         used_s = cpu_seconds(pid)
@@ -372,7 +372,7 @@ def test_more_connections_than_descriptors_stop_neither_clients_nor_the_store(tm
         assert log.count("WARNING") - of_garbage < 40, log[-3000:]
 
 
-def test_random_bytes_behind_valid_frames_never_stop_the_server(cluster: Cluster) -> None:
+def test_random_bytes_behind_valid_frames_never_stop_the_server(cluster: ServerCluster) -> None:
     """Frames whose parts were changed at random; whatever happens, it is an answer or a closed connection."""
     dice = random.Random(int(os.environ.get("SEED", "3")))
     models = [
@@ -387,7 +387,7 @@ def test_random_bytes_behind_valid_frames_never_stop_the_server(cluster: Cluster
         for _ in range(dice.choice((1, 1, 2, 5, 20))):
             data[dice.randrange(4 if dice.random() < 0.9 else 0, len(data))] = dice.randrange(256)
         address = cluster.broker if number % 3 else cluster.namesrv
-        with Line(address, timeout_s=10) as line:
+        with RawConnection(address, timeout_s=10) as line:
             line.send(bytes(data))
             line.socket.shutdown(socket.SHUT_WR)
             try:

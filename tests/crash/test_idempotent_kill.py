@@ -15,7 +15,7 @@ import pytest
 
 from rocketeer import Message, Producer, aio
 from rocketeer.bench.control import Control
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.senders import read_topic
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -33,7 +33,7 @@ SMALL = {
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf={**SMALL, "flushDiskType": request.param}) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=QUEUES)
@@ -71,7 +71,7 @@ async def work(producer: aio.Producer, worker: str, ledger: Ledger) -> None:
         number += 1
 
 
-def work_in_threads(cluster: Cluster, ledger: Ledger) -> None:
+def work_in_threads(cluster: ServerCluster, ledger: Ledger) -> None:
     with Producer("sync", nameserver=cluster.namesrv, idempotent=True, send_timeout_s=120) as producer:
 
         def run(worker: str) -> None:
@@ -90,7 +90,7 @@ def work_in_threads(cluster: Cluster, ledger: Ledger) -> None:
             assert not thread.is_alive()
 
 
-async def restarts(cluster: Cluster, ledger: Ledger, dice: random.Random) -> None:
+async def restarts(cluster: ServerCluster, ledger: Ledger, dice: random.Random) -> None:
     for number in range(ROUNDS):
         before = len(ledger.acked)
         for _ in range(1200):
@@ -109,7 +109,7 @@ async def restarts(cluster: Cluster, ledger: Ledger, dice: random.Random) -> Non
 
 
 @pytest.mark.timeout(120 + 40 * ROUNDS)
-async def test_everything_acknowledged_is_there_exactly_once_and_in_order(cluster: Cluster) -> None:
+async def test_everything_acknowledged_is_there_exactly_once_and_in_order(cluster: ServerCluster) -> None:
     ledger = Ledger()
     threads = asyncio.create_task(asyncio.to_thread(work_in_threads, cluster, ledger))
     try:
@@ -126,7 +126,7 @@ async def test_everything_acknowledged_is_there_exactly_once_and_in_order(cluste
     check(cluster, ledger)
 
 
-def check(cluster: Cluster, ledger: Ledger) -> None:
+def check(cluster: ServerCluster, ledger: Ledger) -> None:
     queues = read_topic(cluster.broker, TOPIC, QUEUES)
     stored = Counter(message.body for queue in queues for message in queue)
     doubled = [body for body, count in stored.items() if count > 1]

@@ -15,7 +15,7 @@ import pytest
 from rocketeer import COMMIT, ROLLBACK, Message, ReceivedMessage, Transaction, aio
 from rocketeer.bench.control import Control
 from rocketeer.client.core.transactions import Verdict
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.senders import read_topic, wait_for
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -36,7 +36,7 @@ CONF = {
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf=CONF) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=4)
@@ -87,7 +87,7 @@ class Work:
         await producer.send(message)
         self.acked.add(message.body)
 
-    async def restarts(self, cluster: Cluster) -> None:
+    async def restarts(self, cluster: ServerCluster) -> None:
         dice = random.Random(SEED)
         try:
             for _ in range(ROUNDS):
@@ -103,7 +103,7 @@ class Work:
 
 
 @pytest.mark.timeout(120 + 40 * ROUNDS)
-async def test_whatever_kind_it_is_it_is_delivered_once(cluster: Cluster) -> None:
+async def test_whatever_kind_it_is_it_is_delivered_once(cluster: ServerCluster) -> None:
     work = Work()
     async with aio.TransactionProducer(
         "PG_kinds", nameserver=cluster.namesrv, check=check, topics=[TOPIC], idempotent=True, heartbeat_s=0.3,

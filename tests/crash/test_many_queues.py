@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from rocketeer.bench.control import Control
-from rocketeer.bench.processes import open_files
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, request
-from support.cluster import TEST_CONF, Cluster
+from support.cluster import TEST_CONF, ServerCluster, open_files, restart_broker
+from support.raw_connection import RawConnection
 from support.senders import pull_header, read_queue, send_header
-from support.wire import Line
 
 TOPICS = int(os.environ.get("TOPICS", "200"))
 FILES = int(os.environ.get("FILES", "256"))
@@ -24,14 +23,14 @@ ROUNDS = 2
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster("ours", tmp_path, conf=TEST_CONF, files_max=FILES) as running:
+def cluster(tmp_path: Path) -> Iterator[ServerCluster]:
+    with ServerCluster("ours", tmp_path, conf=TEST_CONF, files_max=FILES) as running:
         yield running
 
 
-def everywhere(code: int, header: object, cluster: Cluster) -> Iterator[Command]:
+def everywhere(code: int, header: object, cluster: ServerCluster) -> Iterator[Command]:
     """The same question for every queue of every topic, many at a time."""
-    with Line(cluster.broker) as line:
+    with RawConnection(cluster.broker) as line:
         asked = [
             request(
                 code, header(f"Topic{topic:04}", queue), b"%d:%d" % (topic, queue) if code == 310 else b""
@@ -43,7 +42,7 @@ def everywhere(code: int, header: object, cluster: Cluster) -> Iterator[Command]
 
 
 @pytest.mark.timeout(300)
-def test_every_queue_is_served_with_few_descriptors(cluster: Cluster) -> None:
+def test_every_queue_is_served_with_few_descriptors(cluster: ServerCluster) -> None:
     with Control(cluster.broker, timeout_s=60) as broker:
         for topic in range(TOPICS):
             broker.create_topic(f"Topic{topic:04}", queues=QUEUES)
@@ -53,7 +52,7 @@ def test_every_queue_is_served_with_few_descriptors(cluster: Cluster) -> None:
         most = open_files(cluster.broker_process.pid)
         assert most < FILES
     for kill in (False, True):
-        cluster.restart_broker(kill=kill)
+        restart_broker(cluster, kill=kill)
         for number, reply in enumerate(
             everywhere(RequestCode.PULL_MESSAGE, lambda t, q: pull_header(t, q, 0), cluster)
         ):

@@ -9,7 +9,7 @@ from rocketeer.bench.control import Control
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import ResponseCode
-from support.cluster import TEST_CONF, Cluster
+from support.cluster import TEST_CONF, ServerCluster
 from support.hold import HONEST_TOPIC, HonestClient
 from support.senders import send_header, wait_for
 from support.tables import encode_topic_table
@@ -33,9 +33,9 @@ def test_100_000_topics_are_known_to_name_servers_whoever_restarts(tmp_path: Pat
     config = tmp_path / "store" / "config"
     config.mkdir(parents=True)
     (config / "topics.json").write_bytes(encode_topic_table(table, DataVersion(1, 1)))
-    with Cluster("ours", tmp_path, conf=TEST_CONF) as cluster:
+    with ServerCluster("ours", tmp_path, conf=TEST_CONF) as cluster:
         wait_for(lambda: knows(cluster.namesrv, name(COUNT - 1)), what="the last topic")
-        cluster.kill_namesrv()
+        cluster.namesrv_process.kill()
         cluster.start_namesrv()
         pid = cluster.namesrv_process.pid
         with Control(cluster.broker, timeout_s=30) as broker:

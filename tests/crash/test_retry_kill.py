@@ -22,7 +22,7 @@ from rocketeer.errors import RemotingError, RocketeerError
 from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 from support.senders import read_queue, wait_for
 
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
@@ -46,7 +46,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf={**CONF, "flushDiskType": request.param}) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=QUEUES)
@@ -82,7 +82,7 @@ class Book:
             raise ValueError(name)
         return RETRY
 
-    def send(self, cluster: Cluster, count: int) -> None:
+    def send(self, cluster: ServerCluster, count: int) -> None:
         """Messages of all kinds; some may be stored without an answer, those do not count.
 
         By an idempotent producer: one that is sent again after a kill must not be there twice to begin with.
@@ -98,7 +98,7 @@ class Book:
                     producer.send(Message(TOPIC, name.encode()), timeout_s=5)
                     self.acked.add(name)
 
-    def holds(self, cluster: Cluster) -> None:
+    def holds(self, cluster: ServerCluster) -> None:
         """Wait until every message has come to its end, then look how often."""
         live = {name for name in self.acked if not name.startswith("never")}
         dying = self.acked - live
@@ -134,7 +134,7 @@ def book() -> Book:
 class Consumers:
     """One consumer at a time. It looks often where its broker is, and may die with it."""
 
-    def __init__(self, cluster: Cluster, book: Book) -> None:
+    def __init__(self, cluster: ServerCluster, book: Book) -> None:
         self._cluster = cluster
         self._book = book
         self._consumer = self._start()
@@ -160,13 +160,13 @@ class Consumers:
 
 
 @pytest.fixture
-def consumers(cluster: Cluster, book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumers]:
-    monkeypatch.setattr("rocketeer.client.aio.concurrently.RETRY_HERE_S", 0.3)
+def consumers(cluster: ServerCluster, book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumers]:
+    monkeypatch.setattr("rocketeer.client.aio.concurrent_service.RETRY_HERE_S", 0.3)
     with contextlib.closing(Consumers(cluster, book)) as running:
         yield running
 
 
-def dead_letters(cluster: Cluster) -> list[StoredMessage]:
+def dead_letters(cluster: ServerCluster) -> list[StoredMessage]:
     with Control(cluster.broker, timeout_s=60) as broker:
         return read_queue(broker, DEAD_TOPIC, 0) if broker.max_offset(DEAD_TOPIC, 0) else []
 
@@ -175,7 +175,7 @@ def names(messages: list[StoredMessage]) -> Counter[str]:
     return Counter(message.body.decode() for message in messages)
 
 
-def grows(cluster: Cluster, topic: str, queues: range) -> Callable[[], None]:
+def grows(cluster: ServerCluster, topic: str, queues: range) -> Callable[[], None]:
     """Waits until the topic has more messages than now."""
 
     def count(broker: Control) -> int:
@@ -194,22 +194,22 @@ def grows(cluster: Cluster, topic: str, queues: range) -> Callable[[], None]:
     return wait
 
 
-Point = Callable[[Cluster, Book], None]
+Point = Callable[[ServerCluster, Book], None]
 
 
-def as_one_has_gone_back(cluster: Cluster, book: Book) -> None:
+def as_one_has_gone_back(cluster: ServerCluster, book: Book) -> None:
     wait = grows(cluster, SCHEDULE_TOPIC, range(3))
     book.send(cluster, 40)
     wait()
 
 
-def as_one_is_due(cluster: Cluster, book: Book) -> None:
+def as_one_is_due(cluster: ServerCluster, book: Book) -> None:
     wait = grows(cluster, RETRY_TOPIC, range(1))
     book.send(cluster, 40)
     wait()
 
 
-def as_one_is_about_to_die(cluster: Cluster, book: Book) -> None:
+def as_one_is_about_to_die(cluster: ServerCluster, book: Book) -> None:
     book.last_try.clear()
     book.let_it_fail.clear()
     book.send(cluster, 40)
@@ -217,7 +217,7 @@ def as_one_is_about_to_die(cluster: Cluster, book: Book) -> None:
     book.let_it_fail.set()
 
 
-def as_one_has_died(cluster: Cluster, book: Book) -> None:
+def as_one_has_died(cluster: ServerCluster, book: Book) -> None:
     wait = grows(cluster, DEAD_TOPIC, range(1))
     book.send(cluster, 40)
     wait()
@@ -225,7 +225,7 @@ def as_one_has_died(cluster: Cluster, book: Book) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cluster", ["ASYNC_FLUSH"], indirect=True)
-def test_killed_at_chosen_points(cluster: Cluster, book: Book, consumers: Consumers) -> None:
+def test_killed_at_chosen_points(cluster: ServerCluster, book: Book, consumers: Consumers) -> None:
     points: tuple[Point, ...] = (
         as_one_has_gone_back, as_one_is_due, as_one_is_about_to_die, as_one_has_died,
     )  # fmt: skip
@@ -236,7 +236,7 @@ def test_killed_at_chosen_points(cluster: Cluster, book: Book, consumers: Consum
         consumers.replace()
         cluster.start_broker()
     book.holds(cluster)
-    cluster.restart_broker()
+    restart_broker(cluster)
     book.holds(cluster)
     assert len(book.acked) > 100, "the load was none"
     assert max(book.tries.values()) > RETRIES + 1, "nothing was delivered again by a crash"
@@ -244,7 +244,7 @@ def test_killed_at_chosen_points(cluster: Cluster, book: Book, consumers: Consum
 
 @pytest.mark.timeout(180 + 60 * ROUNDS)
 @pytest.mark.parametrize("cluster", ["SYNC_FLUSH"], indirect=True)
-def test_killed_at_any_moment(cluster: Cluster, book: Book, consumers: Consumers) -> None:
+def test_killed_at_any_moment(cluster: ServerCluster, book: Book, consumers: Consumers) -> None:
     dice = random.Random(SEED)
     for number in range(ROUNDS):
         sending = threading.Thread(target=book.send, args=(cluster, 60))
@@ -267,10 +267,10 @@ def test_killed_at_any_moment(cluster: Cluster, book: Book, consumers: Consumers
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("cluster", ["ASYNC_FLUSH"], indirect=True)
 def test_a_broker_that_answers_too_late_has_each_message_once(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    cluster: ServerCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The consumer gives up waiting, the broker stores what went back all the same: nobody stores it again."""
-    monkeypatch.setattr("rocketeer.client.aio.concurrently.RETRY_HERE_S", 0.3)
+    monkeypatch.setattr("rocketeer.client.aio.concurrent_service.RETRY_HERE_S", 0.3)
     in_hand, go_on = threading.Event(), threading.Event()
     tries: list[int] = []
 
@@ -304,7 +304,7 @@ def test_a_broker_that_answers_too_late_has_each_message_once(
     assert count >= 3, "it was tried again here, as nobody knew"
 
 
-def committed(cluster: Cluster) -> set[str]:
+def committed(cluster: ServerCluster) -> set[str]:
     """In which of the topics the group has consumed everything."""
     passed = set()
     with Control(cluster.broker) as broker:

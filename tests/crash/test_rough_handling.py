@@ -16,7 +16,7 @@ from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerProcess, anonymous_bytes
 from rocketeer.config.ports import free_ports
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 from support.senders import Acked, Sender, assert_ledger_holds, read_topic, send_header, wait_for
 from support.volumes import small_volume
 
@@ -26,7 +26,7 @@ IDLE_BYTES_MAX = 150 << 20
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf={"mappedFileSizeCommitLog": 1 << 20}) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=4)
@@ -90,7 +90,7 @@ def test_a_store_on_a_read_only_file_system_is_refused(tmp_path: Path) -> None:
     assert str(volume) in errors[0]
 
 
-def test_a_second_broker_on_the_same_store_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_second_broker_on_the_same_store_is_refused(cluster: ServerCluster, tmp_path: Path) -> None:
     """By another name of the same folder, too."""
     (tmp_path / "link").symlink_to(cluster.store)
     for path in (cluster.store, tmp_path / "link"):
@@ -100,11 +100,11 @@ def test_a_second_broker_on_the_same_store_is_refused(cluster: Cluster, tmp_path
         assert "in use by another broker" in errors[-1], done.stderr
     with Control(cluster.broker) as broker:
         broker.ask(RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, 0, ""), b"still here ")
-    cluster.restart_broker(kill=True)
+    restart_broker(cluster, kill=True)
     assert read_topic(cluster.broker, TOPIC)[0][0].body == b"still here "
 
 
-def loaded(cluster: Cluster, count: int) -> tuple[set[bytes], list[Acked]]:
+def loaded(cluster: ServerCluster, count: int) -> tuple[set[bytes], list[Acked]]:
     sender = Sender(cluster.broker, TOPIC, name="load", window=64, body_bytes_max=500)
     sender.start()
     wait_for(lambda: len(sender.sent) > count, what="load", state=sender)
@@ -113,7 +113,7 @@ def loaded(cluster: Cluster, count: int) -> tuple[set[bytes], list[Acked]]:
 
 
 @pytest.mark.timeout(300)
-def test_signals_during_start_and_recovery_lose_nothing(cluster: Cluster) -> None:
+def test_signals_during_start_and_recovery_lose_nothing(cluster: ServerCluster) -> None:
     """SIGTERM or SIGKILL at any moment of a start that has much to recover; the next start finds everything."""
     sent, acked = loaded(cluster, 8000)
     cluster.kill_broker()
@@ -136,7 +136,7 @@ def test_signals_during_start_and_recovery_lose_nothing(cluster: Cluster) -> Non
     assert "Traceback" not in (cluster.folder / "interrupted.out").read_text()
 
 
-def test_sigterm_under_load_is_a_clean_stop(cluster: Cluster) -> None:
+def test_sigterm_under_load_is_a_clean_stop(cluster: ServerCluster) -> None:
     senders = [Sender(cluster.broker, TOPIC, name=f"load-{number}", window=64) for number in range(4)]
     for sender in senders:
         sender.start()
@@ -158,7 +158,7 @@ def test_sigterm_under_load_is_a_clean_stop(cluster: Cluster) -> None:
 
 def test_an_idle_broker_is_small(tmp_path: Path) -> None:
     """With RocketMQ's own file sizes, before and after some messages: log files are page cache."""
-    with Cluster("ours", tmp_path) as cluster:
+    with ServerCluster("ours", tmp_path) as cluster:
         idle = anonymous_bytes(cluster.broker_process.pid)
         loaded(cluster, 5000)
         used = anonymous_bytes(cluster.broker_process.pid)

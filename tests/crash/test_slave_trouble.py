@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from rocketeer.protocol.codes import ResponseCode
 from support.replicas import Replicas
 from support.senders import Sender, wait_for
@@ -28,15 +28,15 @@ def replicas(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replica
         made.kill()
 
 
-def stop(broker: Cluster) -> None:
+def stop(broker: ServerCluster) -> None:
     os.kill(broker.broker_process.pid, signal.SIGSTOP)
 
 
-def go_on(broker: Cluster) -> None:
+def go_on(broker: ServerCluster) -> None:
     os.kill(broker.broker_process.pid, signal.SIGCONT)
 
 
-def logged(broker: Cluster, text: str) -> bool:
+def logged(broker: ServerCluster, text: str) -> bool:
     return text in (broker.folder / "broker.out").read_text(errors="replace")
 
 

@@ -16,10 +16,10 @@ from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
-from support.cluster import Cluster
+from support.cluster import ServerCluster
+from support.raw_connection import RawConnection
 from support.senders import pull_header, read_queue, send_header, wait_for
 from support.slow_disk import Disk, slow_disk_cluster
-from support.wire import Line
 
 TOPIC = "Slow"
 SENDERS = 12
@@ -54,7 +54,7 @@ ASKED: dict[str, tuple[int, dict[str, str], bytes]] = {
 
 
 @contextlib.contextmanager
-def running(folder: Path, conf: dict[str, int]) -> Iterator[tuple[Cluster, Disk]]:
+def running(folder: Path, conf: dict[str, int]) -> Iterator[tuple[ServerCluster, Disk]]:
     with slow_disk_cluster(folder, conf={**QUICK, **conf}) as (cluster, disk):
         with Control(cluster.broker) as broker:
             broker.create_topic(TOPIC, queues=1)
@@ -66,7 +66,7 @@ class Senders:
     """Many connections, each with one send under way; what they are answered is counted."""
 
     def __init__(
-        self, cluster: Cluster, topic: str = TOPIC, properties: str = "", *, count: int = SENDERS
+        self, cluster: ServerCluster, topic: str = TOPIC, properties: str = "", *, count: int = SENDERS
     ) -> None:
         self._address = cluster.broker
         self._topic = topic
@@ -91,7 +91,7 @@ class Senders:
 
     def _run(self, number: int) -> None:
         count = 0
-        with Line(self._address) as line:
+        with RawConnection(self._address) as line:
             while not self._stop.is_set():
                 body = b"%d-%d" % (number, count)
                 count += 1
@@ -116,7 +116,7 @@ class Senders:
             self.stored[body] += 1
         return result
 
-    def check(self, cluster: Cluster, reason: str, waited_ms: int) -> None:
+    def check(self, cluster: ServerCluster, reason: str, waited_ms: int) -> None:
         """Every refusal is RocketMQ's, and true: a refused message is not there, all others are, once."""
         for code, remark in self.remarks:
             match = WAITED.fullmatch(remark)

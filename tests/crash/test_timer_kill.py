@@ -19,7 +19,7 @@ from rocketeer.bench.processes import ServerProcess
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
 from support.senders import Sender, key_of, read_topic, send_header, wait_for
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -39,7 +39,7 @@ SMALL = {
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf={**SMALL, "flushDiskType": request.param}) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=QUEUES)
@@ -121,7 +121,7 @@ class Ledger:
 
 
 @pytest.mark.timeout(90 + 40 * ROUNDS)
-def test_every_timed_message_comes_once_and_recalled_ones_never(cluster: Cluster) -> None:
+def test_every_timed_message_comes_once_and_recalled_ones_never(cluster: ServerCluster) -> None:
     dice = random.Random(SEED)
     ledger = Ledger()
     for number in range(ROUNDS):
@@ -145,19 +145,19 @@ def test_every_timed_message_comes_once_and_recalled_ones_never(cluster: Cluster
         cluster.start_broker()
     wait_for(lambda: complete(cluster, ledger), what="all timed messages")
     check(cluster, ledger)
-    cluster.restart_broker()
+    restart_broker(cluster)
     wait_for_a_later_one(cluster)
     check(cluster, ledger)
     assert len(ledger.recalled) > 10, "none was taken back"
     assert (cluster.store / SNAPSHOT).exists()
 
 
-def delivered(cluster: Cluster) -> int:
+def delivered(cluster: ServerCluster) -> int:
     with Control(cluster.broker, timeout_s=60) as broker:
         return sum(broker.max_offset(TOPIC, queue_id) for queue_id in range(QUEUES))
 
 
-def wait_for_a_later_one(cluster: Cluster) -> None:
+def wait_for_a_later_one(cluster: ServerCluster) -> None:
     """Whatever was to come before it has come by then."""
     with Control(cluster.broker, timeout_s=60) as broker:
         broker.create_topic("Last", queues=1)
@@ -166,21 +166,21 @@ def wait_for_a_later_one(cluster: Cluster) -> None:
         wait_for(lambda: broker.max_offset("Last", 0) == 1, what="the last timed message")
 
 
-def kill_while_it_starts(cluster: Cluster, *, after_s: float) -> None:
+def kill_while_it_starts(cluster: ServerCluster, *, after_s: float) -> None:
     process = ServerProcess(cluster.broker_process.command, log=cluster.folder / "killed-early.out")
     time.sleep(after_s)  # any moment of the start is meant, also those that leave no trace
     process.kill()
 
 
-def arrived(cluster: Cluster) -> Counter[bytes]:
+def arrived(cluster: ServerCluster) -> Counter[bytes]:
     return Counter(message.body for queue in read_topic(cluster.broker, TOPIC, QUEUES) for message in queue)
 
 
-def complete(cluster: Cluster, ledger: Ledger) -> bool:
+def complete(cluster: ServerCluster, ledger: Ledger) -> bool:
     return ledger.acked - ledger.recalled - ledger.unknown <= arrived(cluster).keys()
 
 
-def check(cluster: Cluster, ledger: Ledger) -> None:
+def check(cluster: ServerCluster, ledger: Ledger) -> None:
     queues = read_topic(cluster.broker, TOPIC, QUEUES)
     seen = Counter(message.body for queue in queues for message in queue)
     doubled = [body[:30] for body, count in seen.items() if count > 1]

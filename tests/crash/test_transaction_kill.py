@@ -21,9 +21,9 @@ from rocketeer.client.core.transactions import Verdict
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import request
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, restart_broker, running_cluster
+from support.raw_connection import RawConnection
 from support.senders import read_topic, send_header, wait_for
-from support.wire import Line
 
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
 SEED = int(os.environ.get("SEED", "1"))
@@ -41,7 +41,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path, conf=CONF) as running:
         with Control(running.broker) as broker:
             broker.create_topic(TOPIC, queues=4)
@@ -79,7 +79,7 @@ class Book:
             "commitOrRollback": "8" if verdict == "yes" else "12",
         }
 
-    def holds(self, cluster: Cluster) -> None:
+    def holds(self, cluster: ServerCluster) -> None:
         """Wait until every transaction has ended, then compare."""
         wanted = {name for name in self.prepared if name.startswith("yes")}
         found: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def book() -> Book:
 
 
 @pytest.fixture
-def mate(cluster: Cluster, book: Book) -> Iterator[None]:
+def mate(cluster: ServerCluster, book: Book) -> Iterator[None]:
     """A producer of the group that answers for those whose connection died with the broker."""
     with TransactionProducer(
         GROUP, nameserver=cluster.namesrv, check=book.check, topics=[TOPIC], heartbeat_s=0.3
@@ -109,28 +109,28 @@ def mate(cluster: Cluster, book: Book) -> Iterator[None]:
         yield
 
 
-Point = Callable[[Cluster, Control, Book], None]
+Point = Callable[[ServerCluster, Control, Book], None]
 
 
-def after_the_half(cluster: Cluster, broker: Control, book: Book) -> None:
+def after_the_half(cluster: ServerCluster, broker: Control, book: Book) -> None:
     for verdict in ("yes", "no"):
         book.prepare(broker, verdict)
 
 
-def after_the_verdict(cluster: Cluster, broker: Control, book: Book) -> None:
+def after_the_verdict(cluster: ServerCluster, broker: Control, book: Book) -> None:
     for verdict in ("yes", "no"):
         broker.ask(RequestCode.END_TRANSACTION, book.prepare(broker, verdict))
 
 
-def with_verdicts_under_way(cluster: Cluster, broker: Control, book: Book) -> None:
+def with_verdicts_under_way(cluster: ServerCluster, broker: Control, book: Book) -> None:
     headers = [book.prepare(broker, verdict) for verdict in ("yes", "no") * 40]
-    with Line(cluster.broker) as line:
+    with RawConnection(cluster.broker) as line:
         for header in headers:
             line.send(request(RequestCode.END_TRANSACTION, header))
         line.reply()  # the first is through
 
 
-def while_it_asks(cluster: Cluster, broker: Control, book: Book) -> None:
+def while_it_asks(cluster: ServerCluster, broker: Control, book: Book) -> None:
     for verdict in ("yes", "no") * 20:
         book.prepare(broker, verdict)
     book.asked.clear()
@@ -139,7 +139,7 @@ def while_it_asks(cluster: Cluster, broker: Control, book: Book) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("mate")
-def test_killed_at_chosen_points(cluster: Cluster, book: Book) -> None:
+def test_killed_at_chosen_points(cluster: ServerCluster, book: Book) -> None:
     points: tuple[Point, ...] = (
         after_the_half, after_the_verdict, with_verdicts_under_way, while_it_asks,
     )  # fmt: skip
@@ -149,14 +149,14 @@ def test_killed_at_chosen_points(cluster: Cluster, book: Book) -> None:
             cluster.kill_broker()
         cluster.start_broker()
     book.holds(cluster)
-    cluster.restart_broker()
+    restart_broker(cluster)
     book.holds(cluster)
 
 
 class Worker(threading.Thread):
     """Prepares and ends transactions, and leaves some open, until the broker goes."""
 
-    def __init__(self, cluster: Cluster, book: Book, seed: str) -> None:
+    def __init__(self, cluster: ServerCluster, book: Book, seed: str) -> None:
         super().__init__(daemon=True)
         self._address = cluster.broker
         self._book = book
@@ -174,7 +174,7 @@ class Worker(threading.Thread):
 
 @pytest.mark.timeout(60 + 60 * ROUNDS)
 @pytest.mark.usefixtures("mate")
-def test_killed_at_any_moment(cluster: Cluster, book: Book) -> None:
+def test_killed_at_any_moment(cluster: ServerCluster, book: Book) -> None:
     dice = random.Random(SEED)
     for number in range(ROUNDS):
         workers = [Worker(cluster, book, f"{SEED} {number} {name}") for name in "abcd"]

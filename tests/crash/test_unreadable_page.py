@@ -8,21 +8,21 @@ import pytest
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from support.cluster import running_cluster
+from support.raw_connection import RawConnection
 from support.records import split_records
 from support.senders import pull_header, send_header
-from support.wire import Line
 
 TOPIC = "Damaged"
 
 
-def pull(line: Line, offset: int, **ext: str) -> Command:
+def pull(line: RawConnection, offset: int, **ext: str) -> Command:
     return line.ask(request(RequestCode.PULL_MESSAGE, pull_header(TOPIC, 0, offset) | ext))
 
 
 COUNT = 60
 
 
-def fill(line: Line) -> None:
+def fill(line: RawConnection) -> None:
     """A queue over some files of the log."""
     for number in range(COUNT):
         header = send_header(TOPIC, 0, "TAGS\x01TagA")
@@ -35,13 +35,13 @@ def test_a_pull_of_what_cannot_be_read_is_refused_and_the_broker_lives(
     tmp_path: Path, subscription: str
 ) -> None:
     with running_cluster(tmp_path, conf={"mappedFileSizeCommitLog": 2 << 20}) as cluster:
-        with Line(cluster.broker) as line:
+        with RawConnection(cluster.broker) as line:
             fill(line)
         first = tmp_path / "store" / "commitlog" / f"{0:020d}"
         whole = first.read_bytes()
         # Behind the end of a file the kernel has no page to give: what looks there dies of SIGBUS, as with EIO.
         os.truncate(first, 300_000)
-        with Line(cluster.broker) as line:
+        with RawConnection(cluster.broker) as line:
             readable = pull(line, 0)
             assert readable.code == ResponseCode.SUCCESS
             found = len(list(split_records(readable.body)))

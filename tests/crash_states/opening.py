@@ -9,13 +9,13 @@ from typing import cast
 
 from rocketeer.broker.assemble import Broker
 from rocketeer.broker.lifecycle import Components, Lifecycle
-from rocketeer.clock import ManualClock
-from rocketeer.config import Role, Settings, read_config
+from rocketeer.config import ServerRole, Settings, read_config
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import StoredMessage
 from rocketeer.remoting.connection import Connection
 from rocketeer.store.message_store import MessageStore, RecoveryReport
+from support.clock import ManualClock
 from support.records import split_records
 from support.stores import query
 
@@ -109,7 +109,7 @@ class Opened:
 
 
 def settings_of(conf: Path, store: Path) -> Settings:
-    settings = read_config(conf, Role.BROKER)
+    settings = read_config(conf, ServerRole.BROKER)
     return dataclasses.replace(settings, store=dataclasses.replace(settings.store, store_path=store))
 
 

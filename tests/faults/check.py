@@ -24,7 +24,7 @@ from faults.ledger import (
 )
 from faults.orderly import orderly_problems, unhandled
 from rocketeer.bench.control import Control
-from rocketeer.bench.groups import GroupCluster, Member
+from rocketeer.bench.groups import GroupCluster, MemberProcess
 from rocketeer.errors import RemotingError
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -43,7 +43,7 @@ FAR_MS = 600_000
 Queues = list[list[StoredMessage]]
 
 
-def wait_until_whole(cluster: GroupCluster) -> Member:
+def wait_until_whole(cluster: GroupCluster) -> MemberProcess:
     """All members run and take part: every one has the leader's log, and that no longer grows."""
     give_up_s = time.monotonic() + QUIET_S
     ends: list[int] = []
@@ -57,7 +57,7 @@ def wait_until_whole(cluster: GroupCluster) -> Member:
     raise AssertionError(f"the group is not whole after {QUIET_S:g} s, logs end at {ends}\n{lines}")
 
 
-def _log_end(member: Member) -> int:
+def _log_end(member: MemberProcess) -> int:
     with (
         contextlib.suppress(RemotingError, OSError, KeyError),
         Control(member.address, timeout_s=3) as broker,
@@ -108,11 +108,11 @@ def wait_until_delivered(cluster: GroupCluster, ledger: Ledger) -> list[str]:
     return missed if trouble is None else [*missed, f"what came cannot be read: {trouble!r}"]
 
 
-def _bodies(member: Member, topic: str) -> set[bytes]:
+def _bodies(member: MemberProcess, topic: str) -> set[bytes]:
     return {sent_body(each) for queue in read_topic(member.address, topic, QUEUES) for each in queue}
 
 
-def _dead_letters(member: Member) -> set[bytes]:
+def _dead_letters(member: MemberProcess) -> set[bytes]:
     with Control(member.address, timeout_s=10) as broker:
         topic = f"%DLQ%{RETRIED_GROUP}"
         if topic not in broker.topics():
@@ -120,7 +120,7 @@ def _dead_letters(member: Member) -> set[bytes]:
         return {sent_body(each) for each in read_queue(broker, topic, 0)}
 
 
-def _waiting_for_long(member: Member) -> set[bytes]:
+def _waiting_for_long(member: MemberProcess) -> set[bytes]:
     """What is timed far ahead: a try that was asked for while a clock was, which comes when that time has come."""
     soon_ms = int(time.time() * 1000) + FAR_MS
     due: dict[bytes, int] = {}
@@ -152,7 +152,7 @@ def problems(cluster: GroupCluster, ledger: Ledger) -> list[str]:
     return found
 
 
-def _table_problems(member: Member, ledger: Ledger) -> list[str]:
+def _table_problems(member: MemberProcess, ledger: Ledger) -> list[str]:
     found = []
     with Control(member.address, timeout_s=10) as broker:
         header = {"consumerGroup": COMMITTED_GROUP, "topic": PLAIN, "queueId": "0"}
@@ -216,7 +216,7 @@ def _order_problems(queues: Queues) -> list[str]:
     return found[:3]
 
 
-def _same_on(member: Member, topic: str, wanted: Queues) -> list[str]:
+def _same_on(member: MemberProcess, topic: str, wanted: Queues) -> list[str]:
     queues = read_topic(member.address, topic, QUEUES)
     for queue_id, (there, leader) in enumerate(zip(queues, wanted, strict=True)):
         if [each.offset_msg_id for each in there] != [each.offset_msg_id for each in leader][: len(there)]:

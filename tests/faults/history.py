@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 
 from rocketeer.bench.groups import NAME, GroupCluster
 from rocketeer.group.etcd import Etcd
-from rocketeer.group.registry import Registry, View
+from rocketeer.group.registry import GroupSnapshot, Registry
 from rocketeer.group.state import GroupState, decode_state
 from rocketeer.store.table_file import load_table
 
 CLUSTER = "DefaultCluster"
 
 
-def current(cluster: GroupCluster) -> View:
+def current(cluster: GroupCluster) -> GroupSnapshot:
     """What etcd says now."""
 
-    async def read() -> View:
+    async def read() -> GroupSnapshot:
         etcd = Etcd([cluster.etcd.endpoint], timeout_s=5)
         try:
             return await Registry(etcd, CLUSTER, NAME).read()

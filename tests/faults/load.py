@@ -18,7 +18,7 @@ from collections.abc import Callable
 from faults.ledger import COMMITTED_GROUP, ONCE, ORDERED, PLAIN, QUEUES, Ledger
 from rocketeer import Message, Producer, SendResult
 from rocketeer.bench.control import Control
-from rocketeer.bench.groups import Member
+from rocketeer.bench.groups import MemberProcess
 from rocketeer.errors import RemotingError, RocketeerError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.senders import Acked
@@ -136,7 +136,7 @@ class IdempotentLoad(Load):
 class LeaderOf:
     """Where the leader is, asked for at most twice a second."""
 
-    def __init__(self, ask: Callable[[], Member | None]) -> None:
+    def __init__(self, ask: Callable[[], MemberProcess | None]) -> None:
         self._ask = ask
         self._known: str | None = None
         self._asked_s = 0.0

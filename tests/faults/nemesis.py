@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from faults.history import current, wish_for_leader
 from faults.machines import Machine, Machines
 from faults.network import CLIENTS, ETCD, NAMESRV, Network
-from rocketeer.bench.groups import GroupCluster, Member
+from rocketeer.bench.groups import GroupCluster, MemberProcess
 from rocketeer.errors import GroupError
 
 Fault = Callable[[], Iterator[None]]
@@ -125,14 +125,14 @@ class Nemesis:
 
     # --- processes ---------------------------------------------------------------------------
 
-    def _killed(self, *members: Member) -> Iterator[None]:
+    def _killed(self, *members: MemberProcess) -> Iterator[None]:
         for member in members:
             member.kill()
         yield
         for member in members:
             member.start()
 
-    def _stopped(self, *members: Member) -> Iterator[None]:
+    def _stopped(self, *members: MemberProcess) -> Iterator[None]:
         """As an operator does it: SIGTERM, one after the other."""
         for member in members:
             member.stop()
@@ -163,7 +163,7 @@ class Nemesis:
             time.sleep(0.5)
             second.start()
 
-    def _paused(self, *members: Member) -> Iterator[None]:
+    def _paused(self, *members: MemberProcess) -> Iterator[None]:
         for member in members:
             member.pause()
         yield
@@ -197,7 +197,7 @@ class Nemesis:
 
     # --- links -------------------------------------------------------------------------------
 
-    def _cut(self, members: list[Member], peers: list[str]) -> Iterator[None]:
+    def _cut(self, members: list[MemberProcess], peers: list[str]) -> Iterator[None]:
         assert self._network is not None
         for member in members:
             for peer in peers:
@@ -221,14 +221,14 @@ class Nemesis:
 
     # --- machines ----------------------------------------------------------------------------
 
-    def _full(self, member: Member) -> Iterator[None]:
+    def _full(self, member: MemberProcess) -> Iterator[None]:
         disk = self._machine(member).disk
         assert disk is not None
         disk.fill()
         yield
         disk.make_room()
 
-    def _slow(self, member: Member) -> Iterator[None]:
+    def _slow(self, member: MemberProcess) -> Iterator[None]:
         machine = self._machine(member)
         machine.slow_syncs(self._random.choice(SYNC_MS))
         yield
@@ -245,7 +245,7 @@ class Nemesis:
         member.kill()
         member.start()
 
-    def _wrong_clock(self, member: Member, clocks_ms: Sequence[int] = CLOCKS_MS) -> Iterator[None]:
+    def _wrong_clock(self, member: MemberProcess, clocks_ms: Sequence[int] = CLOCKS_MS) -> Iterator[None]:
         machine = self._machine(member)
         machine.set_clock(self._random.choice(clocks_ms))
         yield
@@ -266,15 +266,15 @@ class Nemesis:
         time.sleep(1.0)
         machine.heal()
 
-    def _machine(self, member: Member) -> Machine:
+    def _machine(self, member: MemberProcess) -> Machine:
         return self._machines[member.number]
 
     # --- who ---------------------------------------------------------------------------------
 
-    def _leader(self) -> Member:
+    def _leader(self) -> MemberProcess:
         return self._cluster.leader() or self._random.choice(self._cluster.members)
 
-    def _follower(self) -> Member:
+    def _follower(self) -> MemberProcess:
         leader = self._cluster.leader()
         return self._random.choice([each for each in self._cluster.members if each is not leader])
 

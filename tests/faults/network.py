@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rocketeer.bench.groups import Place
+from rocketeer.bench.groups import ProcessHost
 
 ETCD, NAMESRV, CLIENTS = "etcd", "namesrv", "clients"
 TRIES = 20
@@ -63,10 +63,10 @@ class Network:
         self._remove()
 
     @property
-    def places(self) -> dict[str, Place]:
-        places = {name: Place(self.host(name)) for name in (ETCD, NAMESRV)}
+    def places(self) -> dict[str, ProcessHost]:
+        places = {name: ProcessHost(self.host(name)) for name in (ETCD, NAMESRV)}
         for name in self._members:
-            places[name] = Place(self.host(name), ("ip", "netns", "exec", self._namespace(name)))
+            places[name] = ProcessHost(self.host(name), ("ip", "netns", "exec", self._namespace(name)))
         return places
 
     def host(self, name: str) -> str:

@@ -21,7 +21,7 @@ from faults.network import Network
 from faults.orderly import OrderlyLoad
 from faults.single import SingleLoad
 from rocketeer.bench.control import Control
-from rocketeer.bench.groups import GroupCluster, Place
+from rocketeer.bench.groups import GroupCluster, ProcessHost
 from rocketeer.bench.servers import HOST
 from rocketeer.errors import RocketeerError
 from support.cluster import TEST_CONF
@@ -107,10 +107,10 @@ def run(folder: Path, plan: Plan) -> Outcome:
     return outcome
 
 
-def _places(net: Network | None, machines: Machines, numbers: Sequence[int]) -> dict[str, Place]:
+def _places(net: Network | None, machines: Machines, numbers: Sequence[int]) -> dict[str, ProcessHost]:
     places = {} if net is None else net.places
     for number in numbers:
-        place = places.get(str(number), Place(HOST))
+        place = places.get(str(number), ProcessHost(HOST))
         places[str(number)] = place._replace(env=machines[number].env)
     return places
 

@@ -13,17 +13,17 @@ import pytest
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.fastjson import loads
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
+from support.raw_connection import RawConnection
 from support.recorded import recorded_commands
 from support.recordings import DATA, SEGMENT_BYTES, place_log
-from support.wire import Line
 
 LOG_END = 40_505
 """What 28 told of the log's end in that recording."""
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     folder = tmp_path_factory.mktemp("admin")
     place_log(folder / "store", LOG_END)
     (offsets,) = recorded_commands("admin_raw", 43, reply=True)
@@ -46,8 +46,8 @@ def asked(code: int, scenario: str = "admin_raw") -> Iterator[tuple[Command, Com
             yield command, replies[command.opaque]
 
 
-def ask(broker: Cluster, command: Command) -> Command:
-    with Line(broker.broker) as line:
+def ask(broker: ServerCluster, command: Command) -> Command:
+    with RawConnection(broker.broker) as line:
         return line.ask(command)
 
 
@@ -77,7 +77,7 @@ def body_of(command: Command) -> Any:
         RequestCode.QUERY_CORRECTION_OFFSET,
     ],
 )
-def test_the_answer_is_the_recorded_one(broker: Cluster, code: int) -> None:
+def test_the_answer_is_the_recorded_one(broker: ServerCluster, code: int) -> None:
     compared = 0
     for command, expected in asked(code):
         ours = ask(broker, command)
@@ -89,7 +89,7 @@ def test_the_answer_is_the_recorded_one(broker: Cluster, code: int) -> None:
     assert compared
 
 
-def test_how_far_the_delay_levels_are(broker: Cluster) -> None:
+def test_how_far_the_delay_levels_are(broker: ServerCluster) -> None:
     ((command, expected),) = asked(RequestCode.GET_ALL_DELAY_OFFSET)
     told = body_of(ask(broker, command))["offsetTable"]
     assert told.pop("18") == 1, (
@@ -98,7 +98,7 @@ def test_how_far_the_delay_levels_are(broker: Cluster) -> None:
     assert told == body_of(expected)["offsetTable"]
 
 
-def test_the_times_of_what_a_group_has_to_consume(broker: Cluster) -> None:
+def test_the_times_of_what_a_group_has_to_consume(broker: ServerCluster) -> None:
     ((command, expected),) = asked(RequestCode.QUERY_CONSUME_TIME_SPAN)
 
     def lasting(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ def test_the_times_of_what_a_group_has_to_consume(broker: Cluster) -> None:
     assert [len(span["maxTimeStampStr"]) for span in ours] == [len("2026-11-15#07:57:49:926")] * 4
 
 
-def test_the_progress_of_all_groups(broker: Cluster) -> None:
+def test_the_progress_of_all_groups(broker: ServerCluster) -> None:
     """The recording has the first 4 KB of the answer: every group that is whole in it is compared."""
     lines = (DATA / "wire" / "admin_raw.jsonl").read_text().splitlines()
     frame = next(f for f in map(json.loads, lines) if f.get("request_code") == 317 and f["dir"] == "response")

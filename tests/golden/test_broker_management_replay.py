@@ -17,7 +17,7 @@ import pytest
 from rocketeer.protocol.command import Command, decode_frame
 from rocketeer.protocol.fastjson import loads
 from rocketeer.protocol.frame import JSON, ROCKETMQ, FrameSplitter
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 
 DATA = Path(__file__).parent / "data"
 SEGMENT_BYTES = 1 << 20
@@ -30,7 +30,7 @@ NOTICE = 40
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     folder = tmp_path_factory.mktemp("replay")
     log = folder / "store" / "commitlog" / f"{0:020}"
     log.parent.mkdir(parents=True)
@@ -91,7 +91,9 @@ def exchanges(scenario: str, codes: set[int]) -> Iterator[tuple[dict[str, Any], 
             yield frame, answers.get((frame["stream"], frame["header"]["opaque"]))
 
 
-def replay(broker: Cluster, scenario: str, codes: set[int], check: Check | None = None) -> dict[int, Stream]:
+def replay(
+    broker: ServerCluster, scenario: str, codes: set[int], check: Check | None = None
+) -> dict[int, Stream]:
     """Send everything again, each on its own connection, and compare the answers."""
     check = check or same_reply
     streams: dict[int, Stream] = {}
@@ -151,13 +153,13 @@ def same_entries(part: str) -> Check:
     return check
 
 
-def test_the_tables_of_topics_and_groups(broker: Cluster) -> None:
+def test_the_tables_of_topics_and_groups(broker: ServerCluster) -> None:
     for scenario in ("admin_raw", "admin_exportMetadata"):
         replay(broker, scenario, {21}, same_entries("topicConfigTable"))
         replay(broker, scenario, {201}, same_entries("subscriptionGroupTable"))
 
 
-def test_offsets_times_and_members_of_a_raw_consumer(broker: Cluster) -> None:
+def test_offsets_times_and_members_of_a_raw_consumer(broker: ServerCluster) -> None:
     streams = replay(broker, "pull_raw", {14, 15, 29, 30, 31, 32, 34, 35, 38})
     notices = [notice for stream in streams.values() for notice in stream.notices]
     assert [(notice.code, notice.flag, notice.ext) for notice in notices] == [
@@ -166,16 +168,16 @@ def test_offsets_times_and_members_of_a_raw_consumer(broker: Cluster) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["push_consume", "broadcast", "filter_sql"])
-def test_heartbeats_and_goodbyes_of_push_consumers(broker: Cluster, scenario: str) -> None:
+def test_heartbeats_and_goodbyes_of_push_consumers(broker: ServerCluster, scenario: str) -> None:
     streams = replay(broker, scenario, {14, 15, 34, 35, 38})
     assert any(stream.notices for stream in streams.values())
 
 
-def test_a_binary_header_is_answered_with_one(broker: Cluster) -> None:
+def test_a_binary_header_is_answered_with_one(broker: ServerCluster) -> None:
     replay(broker, "serialize_rocketmq_all", {14, 34})
 
 
-def test_topics_are_updated_and_queues_locked(broker: Cluster) -> None:
+def test_topics_are_updated_and_queues_locked(broker: ServerCluster) -> None:
     replay(broker, "order_consume", {17, 41, 42})
 
 
@@ -192,15 +194,15 @@ def test_topics_are_updated_and_queues_locked(broker: Cluster) -> None:
         "admin_deleteTopic",
     ],
 )
-def test_administration_of_topics_and_groups(broker: Cluster, scenario: str) -> None:
+def test_administration_of_topics_and_groups(broker: ServerCluster, scenario: str) -> None:
     replay(broker, scenario, {17, 200, 207, 215})
 
 
-def test_malformed_requests_are_refused_with_the_same_code(broker: Cluster) -> None:
+def test_malformed_requests_are_refused_with_the_same_code(broker: ServerCluster) -> None:
     replay(broker, "old_and_other_language_client", {30, 34, 41, 200})
 
 
-def test_a_tag_filter_is_accepted(broker: Cluster) -> None:
+def test_a_tag_filter_is_accepted(broker: ServerCluster) -> None:
     def tags_only(request: dict[str, Any], ours: Command, expected: dict[str, Any]) -> None:
         if b'"TAG"' in bytes.fromhex(request["body_hex"]) or not request["body_hex"]:
             same_reply(request, ours, expected)

@@ -22,7 +22,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.frame import JSON, ROCKETMQ
 from rocketeer.record.ids import parse_offset_msg_id
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 from support.recordings import (
     SEGMENT_BYTES,
     Conversation,
@@ -41,7 +41,7 @@ PULL = 11
 
 
 @contextmanager
-def broker_on_log(folder: Path, log_end: int = 0, level_2: str = "2s") -> Iterator[Cluster]:
+def broker_on_log(folder: Path, log_end: int = 0, level_2: str = "2s") -> Iterator[ServerCluster]:
     """The recorded broker's settings, and its log up to `log_end`."""
     if log_end:
         place_log(folder / "store", log_end)

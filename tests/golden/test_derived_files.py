@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry, entry_at
 from rocketeer.record.flags import TX_PREPARED
@@ -21,6 +20,7 @@ from rocketeer.store.file_cache import FileCache
 from rocketeer.store.index import Index
 from rocketeer.store.queue_entry import ENTRY, ENTRY_BYTES
 from rocketeer.store.table_file import load_table, looks_whole
+from support.clock import ManualClock
 from support.index_reference import content_of
 from support.indexes import query
 

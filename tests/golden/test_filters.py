@@ -10,7 +10,6 @@ import pytest
 
 from rocketeer.broker.features.filtering.feature import Filtering
 from rocketeer.broker.features.filtering.filter_data import FilterTable
-from rocketeer.clock import ManualClock
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadSqlExpression
 from rocketeer.filter.bloom import BloomFilter, mask_of
@@ -24,6 +23,7 @@ from rocketeer.store.consume_queue_ext import ADDRESS_MIN
 from rocketeer.store.extended_queue import ExtendedQueue, QueueExtension
 from rocketeer.store.file_cache import FileCache
 from rocketeer.store.queue_entry import ENTRY
+from support.clock import ManualClock
 
 DATA = Path(__file__).parent / "data"
 FILTER = DATA / "filter"
@@ -54,7 +54,7 @@ def answer(expression: str, properties: dict[str, str]) -> object:
         truth = "error"
     assert compiled.matches(raw) is (truth is True)
     if COMPILED:
-        assert record_filter(compiled)._matches(raw) is (truth is True), "the compiled twin differs"
+        assert record_filter(compiled).matches_properties(raw) is (truth is True), "the compiled twin differs"
     return truth
 
 
@@ -114,7 +114,7 @@ def test_the_units_beside_filtered_queues_come_out_with_the_recorded_bytes(tmp_p
     table.decode((store / "config" / "consumerFilter.json").read_text())
     filtering = Filtering(table, ManualClock(), enabled=True, retries=False)
     extension = QueueExtension(tmp_path / "ext", 20_480)
-    extension.filter_bits = lambda entry: filtering.bits_of(entry, log)
+    extension.set_filter_bits(lambda entry: filtering.bits_of(entry, log))
     files = FileCache()
     queues = [ExtendedQueue(tmp_path / str(q), "FilterTopic", q, 20_000, files, extension) for q in range(2)]
     at = 0
@@ -125,6 +125,7 @@ def test_the_units_beside_filtered_queues_come_out_with_the_recorded_bytes(tmp_p
             assert queues[entry.queue_id].append(entry)
         at += entry.size
     for queue in queues:
+        queue.write_out()
         recorded = (
             store / "consumequeue_ext" / "FilterTopic" / str(queue.queue_id) / f"{0:020d}"
         ).read_bytes()

@@ -262,7 +262,7 @@ async def test_every_route_ever_recorded_is_written_the_same_way(tmp_path: Path)
                 seen.add(case)
                 server.routes.delete_topic(topic)
                 if answered.code == ResponseCode.SUCCESS:
-                    server.routes.connection_closed(None)
+                    finish(server.routes.closing(None))
                     put_route(server, topic, answered.body)
                 assert difference(exchange, await replayer.replay(exchange)) is None
     assert len(seen) > 30

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.record.batch import BatchItem, encode_batch, iter_batch
 from rocketeer.record.compression import compress, decompress
 from rocketeer.record.delay_levels import DelayLevels
@@ -22,6 +21,7 @@ from rocketeer.record.java_hash import java_hash
 from rocketeer.record.layout import StoredMessage, body_crc, decode_record, encode_record
 from rocketeer.record.properties import decode_properties, encode_properties
 from rocketeer.record.vectorised import fixed_fields, record_offsets
+from support.clock import ManualClock
 from support.records import sent_body, split_records
 
 DATA = Path(__file__).parent / "data"

@@ -3,10 +3,10 @@
 import csv
 from pathlib import Path
 
-from rocketeer.broker.assemble import handled_codes
-from rocketeer.clock import ManualClock
+from rocketeer.broker.assemble import Broker
 from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig, StoreConfig
 from rocketeer.nameserver.server import NameServer
+from support.clock import ManualClock
 
 TABLE = Path(__file__).parent / "data" / "request_codes.tsv"
 
@@ -22,7 +22,8 @@ def codes_of(server: str) -> dict[int, str]:
 
 async def test_the_broker_answers_every_code_that_rocketmq_answers(tmp_path: Path) -> None:
     config = BrokerConfig(broker_name="broker-a", host="127.0.0.1", ha_host="127.0.0.1")
-    ours = handled_codes(config, StoreConfig(store_path=tmp_path), ServerConfig(), ManualClock())
+    broker = Broker(config, StoreConfig(store_path=tmp_path), ServerConfig(), ManualClock())
+    ours = {code for feature in broker.components().features for code in feature.handlers}
     known = codes_of("broker")
     assert len(known) > 50
     assert {code: name for code, name in known.items() if code not in ours} == {}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import StoreConfig
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.store.message_store import GetStatus, MessageStore, RecoveryReport
 from rocketeer.store.queue_entry import ENTRY
+from support.clock import ManualClock
 from support.records import sent_body, split_records
 from support.stores import derived_files, query, read_queue
 
@@ -147,7 +147,7 @@ def test_a_clean_store_keeps_its_queue_files_as_they_are(tmp_path: Path) -> None
     assert report.actions == ()
     for topic, queues in manifest("store_full")[QUEUES].items():
         for queue_id, entries in queues.items():
-            raw = store.queue_table.by_key[topic, int(queue_id)].read(0, 1000)
+            raw = store.queue_table.get(topic, int(queue_id)).read(0, 1000)
             assert [list(entry) for entry in ENTRY.iter_unpack(raw)] == [entry[1:] for entry in entries]
     store.close()
     assert derived_files(folder) == before

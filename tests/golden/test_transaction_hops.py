@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rocketeer.clock import ManualClock
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketeer.protocol.command import Command
 from rocketeer.record.layout import PendingMessage, StoredMessage, decode_record
 from rocketeer.record.properties import encode_properties
+from support.clock import ManualClock
 from support.recordings import DATA, SEGMENT_BYTES, comparable, place_log, recorded_log, records_of
 from support.transactions import COMMIT, ROLLBACK, Rig
 

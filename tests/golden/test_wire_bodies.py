@@ -34,13 +34,11 @@ from rocketeer.protocol.bodies.groups import (
 )
 from rocketeer.protocol.bodies.heartbeat import (
     decode_client_check,
-    decode_heartbeat,
     encode_client_check,
     encode_heartbeat,
 )
 from rocketeer.protocol.bodies.kv import decode_kv_table, encode_kv_table
 from rocketeer.protocol.bodies.locks import (
-    decode_lock_request,
     decode_locked_queues,
     encode_lock_request,
     encode_locked_queues,
@@ -57,7 +55,7 @@ from rocketeer.protocol.bodies.offsets import (
     encoding_members_status,
 )
 from rocketeer.protocol.bodies.producers import decode_producer_table, encoding_producer_table
-from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
+from rocketeer.protocol.bodies.properties import decode_settings, encode_settings
 from rocketeer.protocol.bodies.register import body_crc32, encode_registration
 from rocketeer.protocol.bodies.route import (
     decode_cluster_info,
@@ -73,6 +71,8 @@ from rocketeer.protocol.bodies.time_spans import decode_time_spans, encoding_tim
 from rocketeer.protocol.bodies.topics import decode_topic_list, decode_topic_table, encode_topic_list
 from rocketeer.steps import finish
 from support.bodies import (
+    decode_heartbeat,
+    decode_lock_request,
     decode_registration,
     encode_broker_consume_stats,
     encode_cluster_info,
@@ -208,9 +208,9 @@ def test_recorded_settings_read_back_the_same(code: int) -> None:
     seen = 0
     for _, is_reply, _, body in recorded(code):
         if is_reply == (code in (26, 319)) and body not in (b"x", b"\xff"):
-            settings = decode_properties(body)
+            settings = decode_settings(body)
             assert settings
-            assert decode_properties(encode_properties(settings)) == settings
+            assert decode_settings(encode_settings(settings)) == settings
             seen += 1
     assert seen
 

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 from rocketeer import Message, Producer, PullConsumer, SendStatus
-from rocketeer.bench.groups import GroupCluster, Member
+from rocketeer.bench.groups import GroupCluster, MemberProcess
 from support.grouped import GROUP_CONF, TOPIC, group_command
 from support.records import sent_body
 from support.senders import read_topic, wait_for
@@ -52,7 +52,7 @@ def test_a_switch_and_a_death_refuse_no_send_and_store_each_once(tmp_path: Path)
         assert group_command(group, "status").count("in sync") == 2
         sending.start()
         sending.goes_on()
-        other: Member = next(each for each in group.members if each is not leader)
+        other: MemberProcess = next(each for each in group.members if each is not leader)
         assert f"member {other.number} leads" in group_command(group, "switch", str(other.number))
         assert group.wait_for_leader(other_than=leader) is other
         sending.goes_on()

@@ -3,12 +3,12 @@
 import contextlib
 import os
 
-from rocketeer.bench.groups import GroupCluster, Member
-from support.grouped import Ledger, group_command, others
+from rocketeer.bench.groups import GroupCluster, MemberProcess
+from support.grouped import Ledger, group_command, leader_number, others
 from support.senders import wait_for
 
 
-def flip_a_bit(member: Member, near: bytes) -> None:
+def flip_a_bit(member: MemberProcess, near: bytes) -> None:
     """In the body of an acknowledged message."""
     for path in sorted((member.store / "commitlog").iterdir()):
         raw = path.read_bytes()
@@ -20,11 +20,11 @@ def flip_a_bit(member: Member, near: bytes) -> None:
     raise AssertionError(f"{near!r} is not in the log of member {member.number}")
 
 
-def assert_it_can_lead(group: GroupCluster, member: Member, ledger: Ledger) -> None:
+def assert_it_can_lead(group: GroupCluster, member: MemberProcess, ledger: Ledger) -> None:
     group.wait_until_in_sync()
 
     def leads() -> bool:
-        if group.leader_number() == member.number:
+        if leader_number(group) == member.number:
             return True
         with contextlib.suppress(AssertionError):  # on a busy machine a member may lag just then
             group_command(group, "switch", member.number)

@@ -10,7 +10,7 @@ from rocketeer.bench.groups import GroupCluster
 from rocketeer.store import segment as segment_module
 from rocketeer.store.kernel import SyncFailed
 from support.group_members import MemberInThread
-from support.grouped import GROUP_CONF, Ledger
+from support.grouped import GROUP_CONF, Ledger, leader_number
 from support.senders import wait_for
 
 
@@ -34,14 +34,14 @@ def test_a_leader_whose_disk_fails_steps_down_and_comes_back_as_another_incarnat
     with GroupCluster(tmp_path, conf={**GROUP_CONF, "flushDiskType": "SYNC_FLUSH"}, started=False) as group:
         first, *rest = group.members
         with MemberInThread(first):
-            wait_for(lambda: group.leader_number() == first.number, what="a leader")
+            wait_for(lambda: leader_number(group) == first.number, what="a leader")
             for member in rest:
                 member.start()
             group.wait_until_in_sync()
             before = group.view().live[first.number].incarnation
             with ledger.load(first.address) as sender:
                 fail_disk()
-                wait_for(lambda: group.leader_number() != first.number, what="another leader", state=sender)
+                wait_for(lambda: leader_number(group) != first.number, what="another leader", state=sender)
         ledger.assert_holds(group.wait_for_leader(other_than=first).address)
         first.start()
         group.wait_until_in_sync()
@@ -56,7 +56,7 @@ def test_a_follower_whose_disk_fails_leaves_and_sends_go_on(
     with GroupCluster(tmp_path, conf=conf, started=False) as group:
         first, leader, other = group.members
         leader.start()
-        wait_for(lambda: group.leader_number() == leader.number, what="a leader")
+        wait_for(lambda: leader_number(group) == leader.number, what="a leader")
         other.start()
         with MemberInThread(first):
             group.wait_until_in_sync()

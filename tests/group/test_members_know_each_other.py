@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer import Admin
-from rocketeer.bench.groups import GroupCluster, Member
+from rocketeer.bench.groups import GroupCluster, MemberProcess
 from rocketeer.config.properties import properties_text
 from rocketeer.security.certificates import Authority
 from support.cluster import TEST_CONF
@@ -48,7 +48,7 @@ def in_sync(admin: Admin) -> list[int]:
     ]
 
 
-def said(member: Member) -> str:
+def said(member: MemberProcess) -> str:
     return (member.folder / "broker.out").read_text(errors="replace")
 
 

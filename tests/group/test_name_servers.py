@@ -6,7 +6,7 @@ from pathlib import Path
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.protocol.codes import RequestCode
 from support.group_members import MemberInThread
-from support.grouped import GROUP_CONF, group_command
+from support.grouped import GROUP_CONF, group_command, leader_number
 from support.name_servers import Listener
 from support.senders import wait_for
 
@@ -26,7 +26,7 @@ def switch_leaders(tmp_path: Path, listener: Listener) -> None:
     with GroupCluster(tmp_path, members=2, conf=conf, started=False) as group:
         first, second = group.members
         with MemberInThread(first):
-            wait_for(lambda: group.leader_number() == first.number, what="a leader")
+            wait_for(lambda: leader_number(group) == first.number, what="a leader")
             second.start()
             group.wait_until_in_sync()
             group_command(group, "switch", second.number)

@@ -7,7 +7,7 @@ import pytest
 
 from faults.network import ETCD, NAMESRV, Network, can_make_networks
 from rocketeer.bench.control import Control
-from rocketeer.bench.groups import GroupCluster, Member
+from rocketeer.bench.groups import GroupCluster, MemberProcess
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.grouped import GROUP_CONF, QUEUES, TOPIC, Ledger
@@ -16,11 +16,11 @@ from support.senders import send_header, wait_for
 TAIL = b"nobody confirmed this"
 
 
-def others(group: GroupCluster, member: Member) -> list[Member]:
+def others(group: GroupCluster, member: MemberProcess) -> list[MemberProcess]:
     return [each for each in group.members if each is not member]
 
 
-def log_of(member: Member) -> bytes:
+def log_of(member: MemberProcess) -> bytes:
     """The first file of its log, without the zeros behind the last record."""
     path = member.store / "commitlog" / f"{0:020d}"
     return path.read_bytes().rstrip(b"\0") if path.exists() else b""
@@ -54,7 +54,7 @@ class Tail(threading.Thread):
                 self.codes.append(-1)
 
 
-def leave_a_tail(group: GroupCluster, leader: Member) -> None:
+def leave_a_tail(group: GroupCluster, leader: MemberProcess) -> None:
     """The leader dies with messages that no other member has."""
     for follower in others(group, leader):
         follower.kill()

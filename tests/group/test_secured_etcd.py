@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rocketeer.bench.groups import Member, Place
+from rocketeer.bench.groups import MemberProcess, ProcessHost
 from rocketeer.bench.processes import ServerProcess
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import GroupError
@@ -133,7 +133,7 @@ def test_by_password_members_come_in_and_nobody_else_does(by_password: SecuredEt
         **TEST_CONF, "groupEtcd": etcd.endpoint, "groupMembers": 1, "groupEtcdUser": USER,
         "groupEtcdPasswordFile": etcd.password_file, "groupEtcdCa": ca,
     }  # fmt: skip
-    member = Member(1, tmp_path / "m1", conf, Place(HOST))
+    member = MemberProcess(1, tmp_path / "m1", conf, ProcessHost(HOST))
     member.start()
     try:
         assert member.process is not None

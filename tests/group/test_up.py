@@ -8,7 +8,7 @@ import psutil
 
 from rocketeer import Message, Producer
 from rocketeer.bench.control import Control
-from rocketeer.cli.plan import plan_up
+from rocketeer.cli.up_spec import up_spec
 from rocketeer.errors import RocketeerError
 from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.codes import RequestCode
@@ -19,11 +19,11 @@ from support.shell import Shell, is_free, read_until, stop
 def free_base(tmp_path: Path) -> int:
     for _ in range(100):
         base = random.randrange(11_000, 11_900, 100)  # nobody is given these (config/ports.py, unit/cli)
-        plan = plan_up(
+        spec = up_spec(
             brokers=2, replicas=3, store_path=tmp_path, bind_host="127.0.0.1", host="127.0.0.1",
             port=base, namesrv_port=base + 70,
         )  # fmt: skip
-        if all(is_free(port.number) for port in plan.ports):
+        if all(is_free(port.number) for port in spec.ports):
             return base
     raise AssertionError("no free ports on this machine")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,6 +21,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster"), peer=chosen_make()) as running:
         yield running

@@ -19,7 +19,7 @@ from rocketeer import (
 )
 from rocketeer.admin.plans.offsets import NOW_MS
 from rocketeer.admin.results import TrackState
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.mqadmin import Mqadmin
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -28,7 +28,7 @@ TOPIC, GROUP = "Orders", "billing"
 
 
 class Shop:
-    def __init__(self, cluster: Cluster, sent: list[SendResult], client_id: str) -> None:
+    def __init__(self, cluster: ServerCluster, sent: list[SendResult], client_id: str) -> None:
         self.cluster = cluster
         self.sent = sent
         self.client_id = client_id

@@ -14,7 +14,7 @@ from rocketeer.console.app import make_app
 from rocketeer.console.config import ClusterConfig, ConsoleConfig
 from rocketeer.console.pages import all_pages
 from rocketeer.errors import BrokerRefused
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.senders import wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -24,7 +24,7 @@ SLOW_S = 4.0
 
 @dataclass
 class Shop:
-    cluster: Cluster
+    cluster: ServerCluster
     sent: list[SendResult]
     client_id: str
 

@@ -12,7 +12,7 @@ import pytest
 from rocketeer import Message, Producer
 from rocketeer.bench.control import Control
 from rocketeer.bench.servers import ApacheMissing, Make, apache_lib
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.senders import read_topic, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -29,12 +29,12 @@ CONF = {
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[list[Cluster]]:
+def opened(tmp_path: Path) -> Iterator[list[ServerCluster]]:
     try:
         apache_lib()
     except ApacheMissing as missing:
         pytest.skip(str(missing))
-    clusters: list[Cluster] = []
+    clusters: list[ServerCluster] = []
     yield clusters
     for cluster in clusters:
         cluster.kill()
@@ -42,14 +42,14 @@ def opened(tmp_path: Path) -> Iterator[list[Cluster]]:
         print(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
 
 
-def open_with(make: Make, folder: Path, opened: list[Cluster]) -> Cluster:
-    cluster = Cluster(make, folder, conf=CONF, heap="512m", ready_s=120)
+def open_with(make: Make, folder: Path, opened: list[ServerCluster]) -> ServerCluster:
+    cluster = ServerCluster(make, folder, conf=CONF, heap="512m", ready_s=120)
     opened.append(cluster)
     cluster.start()
     return cluster
 
 
-def send(cluster: Cluster, name: str, level: int, count: int = 30) -> set[bytes]:
+def send(cluster: ServerCluster, name: str, level: int, count: int = 30) -> set[bytes]:
     with Producer("later", nameserver=cluster.namesrv, send_timeout_s=30) as producer:
         bodies = [f"{name}-{number}".encode() for number in range(count)]
         for body in bodies:
@@ -57,7 +57,7 @@ def send(cluster: Cluster, name: str, level: int, count: int = 30) -> set[bytes]
     return set(bodies)
 
 
-def delivered(cluster: Cluster) -> Counter[bytes]:
+def delivered(cluster: ServerCluster) -> Counter[bytes]:
     return Counter(message.body for queue in read_topic(cluster.broker, TOPIC, QUEUES) for message in queue)
 
 
@@ -66,7 +66,7 @@ def delivered(cluster: Cluster) -> Counter[bytes]:
     "makes", [("ours", "apache"), ("apache", "ours")], ids=["ours first", "apache first"]
 )
 def test_what_waits_is_delivered_by_the_next_broker_once(
-    makes: tuple[Make, Make], kill: bool, tmp_path: Path, opened: list[Cluster]
+    makes: tuple[Make, Make], kill: bool, tmp_path: Path, opened: list[ServerCluster]
 ) -> None:
     first, second = makes
     cluster = open_with(first, tmp_path, opened)
@@ -96,7 +96,7 @@ def test_what_waits_is_delivered_by_the_next_broker_once(
     leave(cluster, kill=False)
 
 
-def leave(cluster: Cluster, *, kill: bool) -> None:
+def leave(cluster: ServerCluster, *, kill: bool) -> None:
     if kill:
         cluster.kill()
     else:

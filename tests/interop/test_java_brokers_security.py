@@ -16,14 +16,16 @@ from rocketeer import (
     TlsConfig,
 )
 from rocketeer.bench.protection import protected
-from rocketeer.bench.servers import ApacheMissing, Cluster, apache_lib
+from rocketeer.bench.servers import ApacheMissing, ServerCluster, apache_lib
 from rocketeer.errors import ConnectFailed, NoNameServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, dict[str, str], TlsConfig]]:
+def apache(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ServerCluster, dict[str, str], TlsConfig]]:
     try:
         apache_lib()
     except ApacheMissing as missing:
@@ -31,14 +33,16 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
     folder = tmp_path_factory.mktemp("apache")
     with (
         protected(folder, acl=True, tls=True) as protection,
-        Cluster("apache", folder / "cluster", protection=protection, heap="512m", ready_s=120) as running,
+        ServerCluster(
+            "apache", folder / "cluster", protection=protection, heap="512m", ready_s=120
+        ) as running,
     ):
         assert protection.account is not None
         account = {"access_key": protection.account.access_key, "secret_key": protection.account.secret_key}
         yield running, account, TlsConfig(trust=protection.trust)
 
 
-Apache = tuple[Cluster, dict[str, str], TlsConfig]
+Apache = tuple[ServerCluster, dict[str, str], TlsConfig]
 
 
 def test_sends_and_consumes(apache: Apache) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer.aio import Message, Producer, PullConsumer
-from rocketeer.bench.servers import Cluster, Make
+from rocketeer.bench.servers import Make, ServerCluster
 from rocketeer.model.queue import MessageQueue
 from support.cluster import TEST_CONF, chosen_make, running_cluster
 from support.consuming import make_topic
@@ -31,12 +31,12 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("c"), peer=chosen_make(), conf=FILTERED) as running:
         yield running
 
 
-async def send(cluster: Cluster, topic: str, count: int) -> list[str]:
+async def send(cluster: ServerCluster, topic: str, count: int) -> list[str]:
     """Messages of which some match WANTED: the names of those."""
     wanted = []
     async with Producer("senders", nameserver=cluster.namesrv) as producer:
@@ -50,7 +50,7 @@ async def send(cluster: Cluster, topic: str, count: int) -> list[str]:
     return sorted(wanted)
 
 
-def test_a_java_consumer_gets_what_its_expression_wants(cluster: Cluster, peer: Peer) -> None:
+def test_a_java_consumer_gets_what_its_expression_wants(cluster: ServerCluster, peer: Peer) -> None:
     make_topic(cluster, "JavaSql")
     wanted = asyncio.run(send(cluster, "JavaSql", 60))
     consumer = peer.start(
@@ -69,7 +69,7 @@ def test_a_java_consumer_gets_what_its_expression_wants(cluster: Cluster, peer: 
     assert sorted(consumer.bodies()) == sorted(wanted * 2)
 
 
-def test_a_java_consumer_with_a_bad_expression_does_not_start(cluster: Cluster, peer: Peer) -> None:
+def test_a_java_consumer_with_a_bad_expression_does_not_start(cluster: ServerCluster, peer: Peer) -> None:
     make_topic(cluster, "JavaBad")
     asyncio.run(send(cluster, "JavaBad", 1))
     consumer = peer.start(
@@ -82,7 +82,7 @@ def test_a_java_consumer_with_a_bad_expression_does_not_start(cluster: Cluster, 
         assert "position 5" in error["text"]
 
 
-def test_a_message_the_java_consumer_refused_comes_again(cluster: Cluster, peer: Peer) -> None:
+def test_a_message_the_java_consumer_refused_comes_again(cluster: ServerCluster, peer: Peer) -> None:
     make_topic(cluster, "JavaRetry", queues=1)
     wanted = asyncio.run(send(cluster, "JavaRetry", 20))
     options = {"namesrv": cluster.namesrv, "topic": "JavaRetry", "group": "java_retry", "sql": WANTED}
@@ -92,7 +92,7 @@ def test_a_message_the_java_consumer_refused_comes_again(cluster: Cluster, peer:
     assert sorted(consumer.bodies()) == wanted
 
 
-async def _matching(cluster: Cluster, topic: str) -> list[str]:
+async def _matching(cluster: ServerCluster, topic: str) -> list[str]:
     async with PullConsumer("moved", nameserver=cluster.namesrv) as consumer:
         queue = MessageQueue(topic, "broker-a", 0)
         return sorted([message.text async for message in consumer.read(queue, sql=WANTED)])

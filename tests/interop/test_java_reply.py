@@ -7,7 +7,7 @@ import pytest
 
 import rocketeer
 from rocketeer.bench.control import Control
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.consuming import options
 from support.peers import Peer, java_peer
 
@@ -21,14 +21,14 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     peer.stop_all()
 
 
-def _topic(cluster: Cluster, name: str) -> str:
+def _topic(cluster: ServerCluster, name: str) -> str:
     with Control(cluster.broker) as broker:
         broker.create_topic(name, queues=2)
     return name
 
 
 @pytest.mark.parametrize("body_bytes", [0, 20_000], ids=["small", "compressed"])
-def test_java_asks_and_we_answer(cluster: Cluster, peer: Peer, body_bytes: int) -> None:
+def test_java_asks_and_we_answer(cluster: ServerCluster, peer: Peer, body_bytes: int) -> None:
     topic = _topic(cluster, f"java-asks-{body_bytes}")
     consumer = rocketeer.PushConsumer(f"G-{topic}", **options(cluster))
     with rocketeer.Producer("answering", nameserver=cluster.namesrv) as producer:
@@ -44,7 +44,7 @@ def test_java_asks_and_we_answer(cluster: Cluster, peer: Peer, body_bytes: int) 
     assert all(event["size"] == len("we answer q0") + body_bytes for event in answers)
 
 
-def test_we_ask_and_java_answers(cluster: Cluster, peer: Peer) -> None:
+def test_we_ask_and_java_answers(cluster: ServerCluster, peer: Peer) -> None:
     topic = _topic(cluster, "we-ask")
     answering = peer.start("answer", namesrv=cluster.namesrv, topic=topic, group="G-we-ask", expect=6)
     answering.wait_ready()
@@ -57,7 +57,7 @@ def test_we_ask_and_java_answers(cluster: Cluster, peer: Peer) -> None:
     assert not answering.of("error")
 
 
-def test_java_hears_that_nobody_answered(cluster: Cluster, peer: Peer) -> None:
+def test_java_hears_that_nobody_answered(cluster: ServerCluster, peer: Peer) -> None:
     topic = _topic(cluster, "nobody-answers")
     events = peer.run("ask", namesrv=cluster.namesrv, topic=topic, count=1, timeout_ms=6000)
     assert [event["event"] for event in events] == ["timeout", "done"]

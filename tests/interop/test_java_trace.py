@@ -8,7 +8,7 @@ import pytest
 import rocketeer
 from rocketeer.bench.control import Control
 from rocketeer.record.trace import TraceEvent, TraceKind, decode_trace
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 from support.consuming import options, until_sync
 from support.peers import Peer, java_peer
 
@@ -17,7 +17,7 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     folder = tmp_path_factory.mktemp("cluster")
     with running_cluster(folder, peer=chosen_make(), conf={"traceTopicEnable": "true"}) as running:
         yield running
@@ -30,13 +30,13 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     peer.stop_all()
 
 
-def _topic(cluster: Cluster, name: str) -> str:
+def _topic(cluster: ServerCluster, name: str) -> str:
     with Control(cluster.broker) as broker:
         broker.create_topic(name, queues=2)
     return name
 
 
-def _bodies(cluster: Cluster) -> list[bytes]:
+def _bodies(cluster: ServerCluster) -> list[bytes]:
     bodies = []
     with rocketeer.PullConsumer("reads-traces", nameserver=cluster.namesrv) as consumer:
         (queue,) = consumer.queues(TRACE_TOPIC)
@@ -48,7 +48,7 @@ def _bodies(cluster: Cluster) -> list[bytes]:
     return bodies
 
 
-def test_we_read_the_traces_of_java(cluster: Cluster, peer: Peer) -> None:
+def test_we_read_the_traces_of_java(cluster: ServerCluster, peer: Peer) -> None:
     topic = _topic(cluster, "java-traced")
     sent = peer.run("send", namesrv=cluster.namesrv, topic=topic, count=3)
     ids = [event["id"] for event in sent if event["event"] == "sent"]
@@ -63,7 +63,7 @@ def test_we_read_the_traces_of_java(cluster: Cluster, peer: Peer) -> None:
         assert (after.success, after.group) == (True, "G-java-traced")
 
 
-def test_java_reads_our_traces(cluster: Cluster, peer: Peer) -> None:
+def test_java_reads_our_traces(cluster: ServerCluster, peer: Peer) -> None:
     topic = _topic(cluster, "our-traces")
     before = len(_bodies(cluster))
     got: list[str] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer import ROLLBACK, UNKNOWN, Message, ReceivedMessage, TransactionProducer, TransactionState
-from support.cluster import Cluster, chosen_make, running_cluster
+from support.cluster import ServerCluster, chosen_make, running_cluster
 from support.peers import Peer, java_peer
 from support.senders import read_topic, wait_for
 
@@ -16,7 +16,7 @@ CONF = {"transactionTimeOut": 1000, "transactionCheckInterval": 1000, "transacti
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster"), peer=chosen_make(), conf=CONF) as running:
         yield running
 
@@ -28,18 +28,18 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     peer.stop_all()
 
 
-def bodies(cluster: Cluster, topic: str) -> list[str]:
+def bodies(cluster: ServerCluster, topic: str) -> list[str]:
     return sorted(message.body.decode() for queue in read_topic(cluster.broker, topic) for message in queue)
 
 
-def wait_for_bodies(cluster: Cluster, topic: str, expected: list[str]) -> None:
+def wait_for_bodies(cluster: ServerCluster, topic: str, expected: list[str]) -> None:
     wait_for(
         lambda: len(bodies(cluster, topic)) >= len(expected), timeout_s=40, what=f"{expected} in {topic}"
     )
     assert bodies(cluster, topic) == sorted(expected)
 
 
-def test_java_commits_rolls_back_and_is_asked(cluster: Cluster, peer: Peer) -> None:
+def test_java_commits_rolls_back_and_is_asked(cluster: ServerCluster, peer: Peer) -> None:
     topic = "JavaTx"
     java = peer.start(
         "send", namesrv=cluster.namesrv, topic=topic, group="PG_java", count=8, seconds=20,
@@ -56,7 +56,7 @@ def test_java_commits_rolls_back_and_is_asked(cluster: Cluster, peer: Peer) -> N
     java.kill()
 
 
-def test_java_answers_for_a_mate_of_ours_that_died(cluster: Cluster, peer: Peer) -> None:
+def test_java_answers_for_a_mate_of_ours_that_died(cluster: ServerCluster, peer: Peer) -> None:
     topic, group = "JavaMate", "PG_mates"
     java = peer.start(
         "wait", namesrv=cluster.namesrv, topic=topic, group=group, seconds=60, check="commit,rollback"
@@ -73,7 +73,7 @@ def test_java_answers_for_a_mate_of_ours_that_died(cluster: Cluster, peer: Peer)
     )
 
 
-def test_ours_answers_for_java(cluster: Cluster, peer: Peer) -> None:
+def test_ours_answers_for_java(cluster: ServerCluster, peer: Peer) -> None:
     topic, group = "OurMate", "PG_mates2"
     asked: list[str] = []
 
@@ -90,7 +90,7 @@ def test_ours_answers_for_java(cluster: Cluster, peer: Peer) -> None:
         wait_for(lambda: set(asked) == {"m0", "m1", "m2"}, what="all were asked")
 
 
-def test_a_delay_is_dropped_and_immunity_kept(cluster: Cluster, peer: Peer) -> None:
+def test_a_delay_is_dropped_and_immunity_kept(cluster: ServerCluster, peer: Peer) -> None:
     topic = "JavaImmune"
     peer.run("send", namesrv=cluster.namesrv, topic=topic, group="PG_delay", delay_level=18, local="commit")
     wait_for_bodies(cluster, topic, ["m0"])

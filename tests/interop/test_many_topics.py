@@ -14,7 +14,7 @@ from rocketeer.bench.servers import ApacheMissing, apache_lib
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import ResponseCode
-from support.cluster import TEST_CONF, Cluster
+from support.cluster import TEST_CONF, ServerCluster
 from support.senders import wait_for
 from support.tables import encode_topic_table
 
@@ -29,7 +29,7 @@ def name(number: int) -> str:
     return f"t-{number:06}"
 
 
-class ApachesNameServer(Cluster):
+class ApachesNameServer(ServerCluster):
     """Its name server is Apache's, its broker ours."""
 
     def start_namesrv(self) -> None:
@@ -42,7 +42,7 @@ class ApachesNameServer(Cluster):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ServerCluster]:
     try:
         apache_lib()
     except ApacheMissing as missing:
@@ -61,11 +61,11 @@ def knows_all(namesrv: str) -> bool:
         return all(reply.code == ResponseCode.SUCCESS for reply in some)
 
 
-def test_apaches_name_server_knows_100_000_topics_of_ours(cluster: Cluster) -> None:
+def test_apaches_name_server_knows_100_000_topics_of_ours(cluster: ServerCluster) -> None:
     wait_for(lambda: knows_all(cluster.namesrv), what="all topics")
     with Control(cluster.broker, timeout_s=30) as broker:
         broker.create_topic("made-by-hand", queues=1)
-    cluster.kill_namesrv()
+    cluster.namesrv_process.kill()
     cluster.start_namesrv()
     wait_for(lambda: knows_all(cluster.namesrv), what="all topics told again")
     time.sleep(REGISTERED_AGAIN_S)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rocketeer import Message, Producer
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.metrics import get
 
 pytestmark = pytest.mark.interop
@@ -45,7 +45,7 @@ def metrics_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory, metrics_port: int) -> Iterator[Cluster]:
+def measured(tmp_path_factory: pytest.TempPathFactory, metrics_port: int) -> Iterator[ServerCluster]:
     conf = {"metricsExporterType": "PROM", "metricsPromExporterPort": metrics_port}
     with running_cluster(tmp_path_factory.mktemp("measured"), conf=conf) as cluster:
         with Producer("shop", nameserver=cluster.namesrv) as producer:
@@ -110,7 +110,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def prometheus(
-    tmp_path_factory: pytest.TempPathFactory, measured: Cluster, metrics_port: int
+    tmp_path_factory: pytest.TempPathFactory, measured: ServerCluster, metrics_port: int
 ) -> Iterator[Prometheus]:
     address = f"127.0.0.1:{metrics_port}"
     running = Prometheus(
@@ -164,7 +164,7 @@ def test_rules_and_configuration_are_valid() -> None:
     promtool("check", "config", ROOT / "deploy" / "prometheus" / "prometheus.yml")
 
 
-def test_pages_can_be_parsed_by_promtool(measured: Cluster, metrics_port: int) -> None:
+def test_pages_can_be_parsed_by_promtool(measured: ServerCluster, metrics_port: int) -> None:
     for path in ("/metrics", "/metrics/exporter"):
         page = get(f"http://127.0.0.1:{metrics_port}{path}")
         done = subprocess.run(

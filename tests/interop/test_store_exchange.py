@@ -11,7 +11,7 @@ import pytest
 from rocketeer.bench.control import Control
 from rocketeer.bench.servers import ApacheMissing, Make, apache_lib
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.senders import (
     Acked,
     Sender,
@@ -50,10 +50,10 @@ class Exchange:
         self.delayed_acked: set[bytes] = set()
         self.delayed_sent: set[bytes] = set()
         self.phase = 0
-        self.cluster: Cluster | None = None
+        self.cluster: ServerCluster | None = None
 
     def open_with(self, make: Make) -> None:
-        self.cluster = Cluster(make, self.folder, conf=SIZES, heap="512m", ready_s=120)
+        self.cluster = ServerCluster(make, self.folder, conf=SIZES, heap="512m", ready_s=120)
         self.cluster.start()
 
     def leave(self, *, kill: bool) -> None:

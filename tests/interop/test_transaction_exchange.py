@@ -16,7 +16,7 @@ from rocketeer.bench.servers import ApacheMissing, Make, apache_lib
 from rocketeer.client.core.transactions import Transaction, Verdict
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.protocol.codes import RequestCode
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.senders import read_topic, wait_for
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -44,7 +44,7 @@ def said_by_name(transaction: Transaction) -> Verdict:
 class Life:
     """What one broker sees: transactions of its own and the open ones of the one before."""
 
-    def __init__(self, cluster: Cluster, name: str, group: str, *, answers: bool) -> None:
+    def __init__(self, cluster: ServerCluster, name: str, group: str, *, answers: bool) -> None:
         self.cluster = cluster
         self.name = name
         self.group = group
@@ -74,7 +74,7 @@ class Life:
         return Counter(message.body.decode() for queue in queues for message in queue)
 
 
-def progress(cluster: Cluster) -> list[int]:
+def progress(cluster: ServerCluster) -> list[int]:
     """How far the broker is with half and op messages."""
     with Control(cluster.broker) as broker:
         header = {"consumerGroup": SYSTEM_GROUP, "queueId": "0"}
@@ -85,7 +85,7 @@ def progress(cluster: Cluster) -> list[int]:
     return [int(answer.ext["offset"]) for answer in answers]
 
 
-def saved(cluster: Cluster) -> list[int]:
+def saved(cluster: ServerCluster) -> list[int]:
     """The same, as the file has it."""
     text = (cluster.store / "config" / "consumerOffset.json").read_text()
     table = decode_consumer_offsets(text.encode())
@@ -93,8 +93,8 @@ def saved(cluster: Cluster) -> list[int]:
 
 
 @contextlib.contextmanager
-def broker(make: Make, folder: Path, *, kill: bool) -> Iterator[Cluster]:
-    cluster = Cluster(make, folder, conf=CONF, heap="512m", ready_s=120)
+def broker(make: Make, folder: Path, *, kill: bool) -> Iterator[ServerCluster]:
+    cluster = ServerCluster(make, folder, conf=CONF, heap="512m", ready_s=120)
     try:
         cluster.start()
         yield cluster

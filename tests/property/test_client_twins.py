@@ -1,23 +1,22 @@
 """The client's compiled steps and their plain twins give the same bytes, or the same errors."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketeer.client.core import batch_items_plain
-from rocketeer.client.core.received import ReceivedMessage, split_plain
+from rocketeer.client.core import batch_items_plain, in_flight_plain, received_split_plain
+from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.compiled import COMPILED
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.record.layout import MAGIC
 
-_batch_items: Any = pytest.importorskip(
-    "rocketeer.client.core._batch_items", reason="installed without a C compiler"
-)
+if COMPILED or TYPE_CHECKING:
+    from rocketeer.client.core import _batch_items, _in_flight, _received_split
 
-
-_received_split: Any = pytest.importorskip("rocketeer.client.core._received_split")
+pytestmark = pytest.mark.skipif(not COMPILED, reason="without compiled modules there is nothing to compare")
 QUEUE = MessageQueue("T", "b", 1)
 
 
@@ -61,9 +60,10 @@ def messages(draw: st.DrawFn) -> Message:
 )
 def test_items_of_a_batch(sent: list[Message], instance: str | None, whole: bool) -> None:
     identities = [f"ID{number:04X}" for number in range(len(sent))]
-    assert outcome(_batch_items.pack_items, sent, identities, instance, whole) == outcome(
-        batch_items_plain.pack_items, sent, identities, instance, whole
-    )
+    for given_identities in (identities, [*identities, "one too many"]):
+        assert outcome(_batch_items.pack_items, sent, given_identities, instance, whole) == outcome(
+            batch_items_plain.pack_items, sent, given_identities, instance, whole
+        )
 
 
 def as_tuple(
@@ -88,7 +88,7 @@ records = st.builds(
 @given(body=st.lists(records, max_size=5).map(b"".join), cut=st.integers(0, 30))
 def test_messages_of_a_pull_reply(body: bytes, cut: int) -> None:
     body = body[: max(0, len(body) - cut)]
-    expected = split_plain(body, as_tuple, QUEUE, "shop", 3, 99)
+    expected = received_split_plain.split(body, as_tuple, QUEUE, "shop", 3, 99)
     assert _received_split.split(body, as_tuple, QUEUE, "shop", 3, 99) == expected
 
 
@@ -100,6 +100,56 @@ def test_both_make_the_same_messages() -> None:
         + (5).to_bytes(8, "big")
         + bytes(63)
     ) * 2
-    for split in (split_plain, _received_split.split):
+    for split in (received_split_plain.split, _received_split.split):
         found, end = split(body, ReceivedMessage, QUEUE, None, 3, 99)
         assert (end, [(each.queue_offset, each.size) for each in found]) == (182, [(5, 91), (5, 91)])
+
+
+class Seeker:
+    def __init__(self, size: int) -> None:
+        self.size, self.entered, self.given_up = size, False, False
+
+    def done(self) -> bool:
+        return self.given_up
+
+    def enter(self) -> None:
+        self.entered = True
+
+    def set_exception(self, error: Exception, /) -> None: ...
+
+
+sizes = st.integers(0, 9)
+steps = st.lists(
+    st.tuples(st.sampled_from(["try_enter", "seek", "seek", "leave", "give up", "admit"]), sizes), max_size=30
+)
+
+
+@given(steps=steps, count_max=st.integers(1, 4), bytes_max=st.integers(0, 20))
+def test_places_in_flight(steps: list[tuple[str, int]], count_max: int, bytes_max: int) -> None:
+    seen = []
+    for twin in (_in_flight, in_flight_plain):
+        places: Any = twin.InFlight(count_max, bytes_max, "unread")
+        seekers: list[Seeker] = []
+        answers: list[Any] = []
+        for step, size in steps:
+            if step == "seek":
+                seekers.append(Seeker(size))
+                answers.append(places.seek(seekers[-1]))
+            elif step == "give up":
+                for seeker in seekers[size : size + 1]:
+                    seeker.given_up = True
+            elif step == "leave":
+                answers.append(outcome(places.leave, size, 1 + size % 2) if places.count > size % 2 else None)
+            else:
+                answers.append(getattr(places, step)(*[size][: step == "try_enter"]))
+            answers.append(
+                (places.count, str(places), len(places.waiting), [each.entered for each in seekers])
+            )
+        seen.append(answers)
+    assert seen[0] == seen[1]
+
+
+def test_nobody_leaves_who_did_not_enter() -> None:
+    for twin in (_in_flight, in_flight_plain):
+        with pytest.raises(AssertionError, match="left more often"):
+            twin.InFlight(1, 1).leave(0)

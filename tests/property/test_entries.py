@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketeer.errors import BadRecord
+from rocketeer.record import entries_plain
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.dispatch_entry import DispatchEntry
-from rocketeer.record.entries import entries_in
+from rocketeer.record.entries import entries_in, plain_entries
 from rocketeer.record.entry import entry_at
 from rocketeer.record.flags import BORN_HOST_V6
 from rocketeer.record.layout import PendingMessage, encode_pending
@@ -89,3 +90,18 @@ def test_a_changed_byte_is_an_error_or_an_entry_that_entry_at_would_give(
         return
     for entry in found:
         assert entry == entry_at(bytes(log), entry.log_offset, LEVELS, check_crc=True)
+
+
+@settings(deadline=None)
+@given(st.lists(messages, max_size=5), st.lists(st.tuples(st.integers(0, 999), st.integers(1, 255)), max_size=2),
+       st.integers(0, 300), st.sampled_from([0, 1, 3, 1 << 62]))  # fmt: skip
+def test_the_plain_twin_finds_the_same_entries(
+    pending: list[PendingMessage], flips: list[tuple[int, int]], start: int, count: int
+) -> None:
+    log = bytearray(encode_all(pending))
+    for at, bits in flips:
+        if at < len(log):
+            log[at] ^= bits
+    for begin in (0, min(start, len(log))):
+        expected = entries_plain.plain_entries(bytes(log), begin, 0, count)
+        assert plain_entries(bytes(log), begin, 0, count) == expected

@@ -2,7 +2,7 @@
 
 Real are the rules (`group.state`, `group.in_sync`, `group.epochs`); etcd is one record that changes by version, the
 network delivers acknowledgements late or never, logs are lists. What members do with the rules is what
-`broker/group/member.py` and `leadership.py` do.
+`broker/group/decisions.py` and `leadership.py` do.
 """
 
 from dataclasses import dataclass, field
@@ -301,7 +301,7 @@ class GroupRules(RuleBasedStateMachine):
 
     def _has(self, leader: Member, number: int, end: int) -> None:
         assert leader.leading is not None
-        leader.leading.count.has(number, end)
+        leader.leading.count.note_progress(number, end)
         self._note_confirmed(leader)
 
     def _note_confirmed(self, leader: Member) -> None:

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rocketeer.broker.feature import Replay
-from rocketeer.broker.features.idempotence.resends import Idempotence, Window
+from rocketeer.broker.features.idempotence.resends import Idempotence, IdempotenceLimits
 from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
 from rocketeer.broker.replay import replay_log
-from rocketeer.broker.writer import Put, Writer
-from rocketeer.clock import ManualClock
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.layout import PendingMessage
 from rocketeer.steps import finish
+from support.clock import ManualClock
 from support.resends import saved_ids, saved_sequences
 from support.stores import BORN_HOST, SEGMENT_BYTES, make_store, memory_folder
 
@@ -43,8 +43,9 @@ class Producers(RuleBasedStateMachine):
         self._store.open()
         self._snapshots = self._load()
         self._table = self._snapshots.table
-        self._writer = Writer(self._store, message_bytes_max=1 << 20, counters=Counters())
-        self._writer.resends.append(self._table.examining)
+        self._writer = Writer(
+            self._store, message_bytes_max=1 << 20, counters=Counters(), resends=[self._table.examining]
+        )
         self._sequences: dict[tuple[str, int], list[int]] = {}
         self._ids: list[tuple[tuple[str, str], int]] = []
         self._stored = 0
@@ -55,9 +56,9 @@ class Producers(RuleBasedStateMachine):
 
     def _load(self) -> Snapshots:
         path = self._path / "config" / FILE_NAME
-        window = Window(ids=IDS, numbers=NUMBERS)
+        window = IdempotenceLimits(ids=IDS, numbers=NUMBERS)
         snapshots = Snapshots(window, self._store, self._clock, path=path, segment_bytes=SEGMENT_BYTES)
-        replay_log(self._store, [Replay(snapshots.load, snapshots.see)])
+        replay_log(self._store, [Replay(snapshots.load, snapshots.table.on_message)])
         return snapshots
 
     # --- what may happen ---------------------------------------------------------------------
@@ -107,7 +108,7 @@ class Producers(RuleBasedStateMachine):
 
     def _put(self, queue_id: int, marks: list[Mark]) -> None:
         expected = self._expected(queue_id, marks)
-        outcome: list[Put] = []
+        outcome: list[WriteResult] = []
         if len(marks) == 1:
             message = PendingMessage("T", queue_id, 0, 0, 1, BORN_HOST, b"x", properties_of(marks[0]))
             self._writer.put(message, outcome.append)

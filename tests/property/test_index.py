@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketeer.clock import ManualClock
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.record.java_hash import java_hash
+from rocketeer.record.java_hash import index_hash, java_hash
+from rocketeer.store.hash_columns import hash_keys
 from rocketeer.store.index import Index
-from rocketeer.store.index_hash import hash_keys, key_hash
+from support.clock import ManualClock
 from support.index_reference import content_of, entry, reference_files
 from support.indexes import query
 from support.stores import memory_folder
@@ -103,4 +103,4 @@ def test_hashes_are_javas_for_any_text_of_any_length(pairs: list[tuple[str, str]
 
 def test_the_hash_without_a_positive_twin_is_zero() -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
-    assert key_hash("polygenelubricants") == 0
+    assert index_hash("polygenelubricants") == 0

@@ -19,10 +19,9 @@ from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.heartbeat import (
     ConsumerData,
     Heartbeat,
-    decode_heartbeat,
     encode_heartbeat,
 )
-from rocketeer.protocol.bodies.locks import LockRequest, decode_lock_request, encode_lock_request
+from rocketeer.protocol.bodies.locks import LockRequest, encode_lock_request
 from rocketeer.protocol.bodies.offsets import (
     decode_consumer_offsets,
     decode_queue_offsets,
@@ -31,7 +30,13 @@ from rocketeer.protocol.bodies.offsets import (
 from rocketeer.protocol.bodies.register import encode_registration
 from rocketeer.protocol.bodies.route import decode_cluster_info, decode_route
 from rocketeer.protocol.fastjson import dumps, dumps_bare, loads, to_strict
-from support.bodies import decode_registration, encode_cluster_info, encode_route
+from support.bodies import (
+    decode_heartbeat,
+    decode_lock_request,
+    decode_registration,
+    encode_cluster_info,
+    encode_route,
+)
 from support.tables import encode_group_table
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

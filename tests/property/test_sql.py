@@ -1,6 +1,8 @@
 """SQL92: any tree survives its text, and evaluates as a naive reference does, plain and compiled."""
 
+import re
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,15 +11,18 @@ from hypothesis import strategies as st
 
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadSqlExpression
+from rocketeer.filter import scan_plain, sql_program
 from rocketeer.filter import sql_tree as tree
 from rocketeer.filter.java_numbers import compare_doubles, java_double, java_int, java_long
 from rocketeer.filter.records import RecordFilter, record_filter
 from rocketeer.filter.sql import SqlFilter
 from rocketeer.filter.sql_compile import Incomparable
 from rocketeer.filter.sql_parser import parse_sql
+from rocketeer.filter.sql_program import program_of
 from rocketeer.record.layout import StoredMessage, encode_record
 from rocketeer.record.properties import encode_properties
 
+PLAIN_PROGRAM = sql_program.Program((), (sql_program.ProgramRow(sql_program.Op.PUNT),))
 names = st.sampled_from(["a", "b", "c_1", "$d", "contains"])
 words = st.sampled_from(
     ["", "5", "-3", "1.5", "red", "TRUE", "it's", "é", "3000000000", "1e3", " 7"]
@@ -52,7 +57,7 @@ def conditions(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def _may_be_equal(pair: tuple[Any, Any]) -> bool:
     try:
         tree.equal(*pair)
-    except tree.Refused:
+    except tree.InvalidOperands:
         return False
     return True
 
@@ -164,7 +169,7 @@ def test_an_expression_evaluates_as_the_reference_does(condition: Any, message: 
     assert ours == wanted
     assert compiled.matches(raw) is (wanted is True)
     if COMPILED:
-        assert record_filter(compiled)._matches(raw) is (wanted is True)
+        assert record_filter(compiled).matches_properties(raw) is (wanted is True)
 
 
 @given(st.text(max_size=60) | st.text("ab=<>()'1.-+ \nNOTANDRIUL", max_size=60))
@@ -197,14 +202,76 @@ def test_a_run_of_records_is_scanned_as_each_alone(
                 total += len(record)
         entries += struct.pack(">qiq", base + len(log), len(record), 0)
         log += record
-    for scanner in {RecordFilter(compiled.matches), record_filter(compiled)}:
-        assert tuple(scanner.scan(entries, memoryview(log), base, count_max, bytes_max)) == (
-            looked_at,
-            wanted,
-        )
+    for scanner in (RecordFilter(compiled.matches), record_filter(compiled)):
+        assert scanner.scan(entries, memoryview(log), base, count_max, bytes_max) == (looked_at, wanted)
         # What points outside the log ends the run; nothing beyond it is touched.
         short = memoryview(log)[:-1]
         assert scanner.scan(entries, short, base, 99, 1 << 30).looked_at == len(stored) - 1
+
+
+damage = st.lists(
+    st.tuples(st.sampled_from([36, 39, 84, 85, 86, 87, 88, 89, 92]), st.integers(0, 255)), max_size=3
+)
+
+
+@pytest.mark.skipif(not COMPILED, reason="there is nothing to compare")
+@given(
+    trees,
+    st.lists(st.tuples(messages, st.integers(0, 3), damage, st.integers(-130, 3)), min_size=1, max_size=6),
+    st.integers(-3, 3),
+)
+def test_damaged_records_are_passed_over_alike(
+    condition: Any, stored: list[tuple[dict[str, str], int, list[tuple[int, int]], int]], base: int
+) -> None:
+    from rocketeer.filter import _scan
+
+    compiled = SqlFilter(str(condition))
+    log, entries = b"", b""
+    for message, v6, flips, wrong_size in stored:
+        record = bytearray(_record(message, b"body", v6, 0, 0))
+        for at, byte in flips:
+            record[at] = byte
+        entries += struct.pack(">qiq", len(log), len(record) + (wrong_size if wrong_size % 7 == 0 else 0), 0)
+        log += record
+    for program in (program_of(compiled.condition), PLAIN_PROGRAM):
+        for cost_max in (1 << 40, 1_500):
+            limits = (base, 9, 1 << 20, 500, 1, cost_max)
+            assert _scan.Scanner(*program, compiled.matches).scan(
+                entries, log, *limits
+            ) == scan_plain.Scanner(*program, compiled.matches).scan(entries, memoryview(log), *limits)
+
+
+def test_a_body_that_does_not_lie_in_its_record_makes_no_trouble() -> None:
+    """Its length is -1, or 100000: no properties can be found, the record is looked at and not taken."""
+    record = _record({"a": "1"}, b"body", 0, 0, 0)
+    entry = struct.pack(">qiq", 0, len(record), 0)
+    for body_bytes in (-1, 100_000):
+        damaged = record[:84] + struct.pack(">i", body_bytes) + record[88:]
+        for each in (RecordFilter(lambda properties: True), record_filter(SqlFilter("TRUE"))):
+            assert each.scan(entry, memoryview(damaged), 0, 9, 1 << 20) == (1, [])
+            assert not each.matches(memoryview(damaged))
+            for size in (0, -5):
+                blank = struct.pack(">qiq", 0, size, 0)
+                assert each.scan(blank, memoryview(record), 0, 9, 1 << 20) == (0, [])
+
+
+def test_the_compiled_evaluator_knows_rows_by_the_same_numbers() -> None:
+    source = Path(sql_program.__file__).with_name("_scan.pyx").read_text()
+    numbers = {name: int(text) for name, text in re.findall(r"^    ([A-Z_]+) = (-?\d+)", source, re.M)}
+    named = ("TRUE", "FALSE", "UNKNOWN", "PROGRAM_NAMES_MAX")
+    own = {"FAILED", "RARE", "DOUBLE_BYTES_MAX"}
+    drawn = {op.name: op.value for op in sql_program.Op} | {
+        name: getattr(sql_program, name) for name in named
+    }
+    assert {name: number for name, number in numbers.items() if name not in own} == drawn
+    orders = {
+        name: getattr(sql_program, name) for name in ("LESS", "LESS_OR_EQUAL", "GREATER", "GREATER_OR_EQUAL")
+    }
+    answers = {"LESS": "less", "LESS_OR_EQUAL": "less or same", "GREATER": "not less and not same",
+               "GREATER_OR_EQUAL": "not less"}  # fmt: skip
+    for name, order in orders.items():
+        assert f"if order == {order}:\n        return {answers[name]}\n" in source
+    assert sql_program.SAME == 4
 
 
 def _record(message: dict[str, str], body: bytes, v6: int, number_: int, log_offset: int) -> bytes:
@@ -229,4 +296,4 @@ def test_odd_properties_are_read_as_everywhere(odd: bytes) -> None:
     ):
         compiled = SqlFilter(expression)
         assert compiled.matches(odd) is wanted
-        assert record_filter(compiled)._matches(odd) is wanted
+        assert record_filter(compiled).matches_properties(odd) is wanted

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rocketeer.clock import ManualClock
 from rocketeer.record.flags import TX_PREPARED
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.store.message_store import GetStatus, MessageStore
+from support.clock import ManualClock
 from support.records import split_records
 from support.stores import append_batch, checkpoint_now, kill, make_store, memory_folder, message, query
 

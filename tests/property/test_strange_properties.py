@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from rocketeer.audit.store import audit_store, in_this_process
 from rocketeer.broker.assemble import Broker
 from rocketeer.broker.lifecycle import Lifecycle
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig, BrokerRole, ServerConfig
 from rocketeer.model import property_names, topic
 from rocketeer.record.layout import PendingMessage
+from support.clock import ManualClock
 from support.stores import BORN_HOST, make_store, memory_folder, small_config
 
 NAMES = sorted(

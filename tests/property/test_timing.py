@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rocketeer.broker.features.timer.block import ROW, Timer
 from rocketeer.broker.features.timer.pending import PendingTimers
-from rocketeer.broker.features.timer.restore import Restoring, key_hash
+from rocketeer.broker.features.timer.restore import TimerRestore, key_hash
 from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapshot
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.dispatch_entry import DispatchEntry
@@ -159,10 +159,10 @@ class Timers(RuleBasedStateMachine):
     def the_broker_dies_and_starts(self) -> None:
         self.copying = None
         end = len(self.log) * RECORD_BYTES
-        restoring = Restoring(read_snapshot(self.folder / "pending"), end)
+        restoring = TimerRestore(read_snapshot(self.folder / "pending"), end)
         for entry in self.log:
             if entry.log_offset >= max(restoring.snapshot.log_offset, self.log_min):
-                restoring.see(entry)
+                restoring.on_message(entry)
         rows = restoring.waiting(self.log_min)
         assert {int(row["offset"]): int(row["due"]) for row in rows} == self.waiting
         self.pending = PendingTimers(self.rows_max)

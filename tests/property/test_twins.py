@@ -1,29 +1,38 @@
 """Compiled functions and their plain twins give the same answers, whatever they are fed."""
 
+import ctypes
+import mmap
 import struct
-from typing import Any
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketeer.protocol.frame import FRAME_BYTES_MAX, pack_frame, split_frames_plain
+from rocketeer.compiled import COMPILED
+from rocketeer.model.offsets import LogOffset, QueueOffset
+from rocketeer.protocol.frame import FRAME_BYTES_MAX, pack_frame
+from rocketeer.protocol.frames_plain import split_frames
 from rocketeer.protocol.reply_template import ReplyTemplate
-from rocketeer.record import marks_plain
+from rocketeer.record import indexed_properties_plain
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.java_hash import index_hash
 from rocketeer.record.layout import HEAD, MAGIC
 from rocketeer.record.properties import decode_properties
-from rocketeer.store import id_table_plain, index_loops_plain, queue_entries_plain
+from rocketeer.store import id_table_plain, index_loops_plain, kernel_plain, queue_entries_plain
+from rocketeer.store.hash_columns import hash_keys, positive
 from rocketeer.store.index_layout import ENTRY, SLOT
 
-_marks: Any = pytest.importorskip("rocketeer.record._marks", reason="installed without a C compiler")
-_walk: Any = pytest.importorskip("rocketeer.record._walk")
-_frames: Any = pytest.importorskip("rocketeer.protocol._frames")
-_index_loops: Any = pytest.importorskip("rocketeer.store._index_loops")
-_queue_entries: Any = pytest.importorskip("rocketeer.store._queue_entries")
-_replies: Any = pytest.importorskip("rocketeer.engine._replies")
-_id_table: Any = pytest.importorskip("rocketeer.store._id_table")
+if COMPILED or TYPE_CHECKING:
+    from rocketeer.engine import _replies
+    from rocketeer.protocol import _frames
+    from rocketeer.record import _indexed_properties
+    from rocketeer.store import _id_table, _index_loops, _kernel, _queue_entries
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="without compiled modules there is nothing to compare")
 
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "u", "", "größe", "KEYSx", "xTAGS"])
 values = st.one_of(st.sampled_from(["", "true", "TRUE", "false", "3"]), st.text(max_size=12))
@@ -37,11 +46,11 @@ i64 = st.integers(-(2**63), 2**63 - 1)
 
 @settings(deadline=None, max_examples=400)
 @given(raw=st.one_of(texts.map(str.encode), st.binary(max_size=60)))
-def test_marks_are_what_reading_all_properties_gives(raw: bytes) -> None:
-    marks = _marks.find_marks(raw)
-    assert marks == marks_plain.find_marks(raw)
+def test_indexed_properties_are_what_reading_all_properties_gives(raw: bytes) -> None:
+    indexed = _indexed_properties.find_indexed_properties(raw)
+    assert indexed == indexed_properties_plain.find_indexed_properties(raw)
     read = decode_properties(raw)
-    assert marks == (read.get("TAGS"), read.get("KEYS", ""), read.get("UNIQ_KEY"), read.get("DELAY", ""))
+    assert indexed == (read.get("TAGS"), read.get("KEYS", ""), read.get("UNIQ_KEY"), read.get("DELAY", ""))
 
 
 frames = st.builds(pack_frame, st.integers(0, 1), st.binary(max_size=20), st.binary(max_size=20))
@@ -55,7 +64,7 @@ frames = st.builds(pack_frame, st.integers(0, 1), st.binary(max_size=20), st.bin
 )
 def test_frames(data: bytes, cut: int, limit: int) -> None:
     data = data[: max(0, len(data) - cut)]
-    assert _frames.split_frames(data, limit) == split_frames_plain(data, limit)
+    assert _frames.split_frames(data, limit) == split_frames(data, limit)
 
 
 sizes_and_gaps = st.lists(st.tuples(st.integers(-3, 150), st.integers(0, 20), i64), max_size=8)
@@ -161,9 +170,19 @@ def test_key_columns(entries: list[DispatchEntry]) -> None:
     assert _index_loops.key_columns(entries) == index_loops_plain.key_columns(entries)
 
 
+@settings(deadline=None, max_examples=300)
+@given(topic=st.sampled_from(["T", "Größe", "😀"]), key=words.filter(lambda text: text and " " not in text))
+@example(topic="T", key="a" * 70_000 + "😀" * 40_000)  # more than fits into the tables at once
+def test_the_three_hashes_of_a_key(topic: str, key: str) -> None:
+    entry = DispatchEntry(LogOffset(7), 1, topic, 0, QueueOffset(0), 0, 9, key, None, 0, 0)
+    (compiled,) = struct.unpack("i", _index_loops.key_columns([entry])[0])
+    assert (
+        compiled == index_hash(f"{topic}#{key}") == positive(hash_keys([f"{topic}#{key}"], np.uint32(0)))[0]
+    )
+
+
 batches = st.lists(
     st.tuples(st.integers(0, 30) | st.integers(0, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 2**62)),
-    min_size=1,
 )
 
 
@@ -176,8 +195,8 @@ def test_index_entries_and_their_slots(
     slots: list[int], rows: list[tuple[int, int, int]], first: int, begins_ms: tuple[int, int]
 ) -> None:
     hashes, log_offsets, store_ms = (
-        np.array(column, kind)
-        for column, kind in zip(zip(*rows, strict=True), (np.int32, np.int64, np.int64), strict=True)
+        np.array([row[place] for row in rows], kind)
+        for place, kind in enumerate((np.int32, np.int64, np.int64))
     )
     answers = []
     for twin in (_index_loops, index_loops_plain):
@@ -190,7 +209,7 @@ def test_index_entries_and_their_slots(
 
 @settings(deadline=None, max_examples=200)
 @given(
-    rows=st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 5), st.just(0), st.integers(0, 1)), min_size=1),
+    rows=st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 5), st.just(0), st.integers(0, 1))),
     in_order=st.booleans(), before=st.integers(-1, 2), log_offset=st.integers(0, 6), slots=st.integers(1, 5),
 )  # fmt: skip
 def test_newest_entries_of_slots(
@@ -245,3 +264,34 @@ def test_tables_of_ids(hashes: list[int], capacity: int) -> None:
         assert [compiled.find(each) for each in hashes] == [plain.find(each) for each in hashes]
         for part in ("_slots", "_hashes", "_offsets"):
             assert bytes(getattr(compiled, part)) == bytes(getattr(plain, part))
+
+
+def test_a_salt_is_no_longer_than_the_hash_takes() -> None:
+    for module in (_id_table, id_table_plain):
+        module.IdTable(1, bytes(64))
+        for salt in (b"", bytes(65)):
+            with pytest.raises(AssertionError):
+                module.IdTable(1, salt)
+
+
+def test_what_can_be_read() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(4 * mmap.PAGESIZE)
+        mapping = mmap.mmap(file.fileno(), 4 * mmap.PAGESIZE)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        file.truncate(2 * mmap.PAGESIZE)  # to look behind it would kill the process
+        page = mmap.PAGESIZE
+        for start, end in (
+            (0, 1),
+            (5, page),
+            (page - 1, 2 * page),
+            (page, 3 * page),
+            (3 * page + 7, 4 * page),
+            (9, 9),
+        ):
+            expected = sys.platform == "linux" and end <= 2 * page
+            assert (
+                _kernel.can_read(address, start, end)
+                == kernel_plain.can_read(address, start, end)
+                == expected
+            )

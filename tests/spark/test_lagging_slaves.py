@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketeer import Message, Producer
-from rocketeer.bench.servers import Cluster, Slave
+from rocketeer.bench.servers import ServerCluster, Slave
 from rocketeer.errors import RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source.fetch import fetch_range
@@ -27,16 +27,16 @@ HALF = 300
 NOBODY = "127.0.0.1:1"
 
 
-def _send(master: Cluster, first: int) -> None:
+def _send(master: ServerCluster, first: int) -> None:
     with Producer("LAG", nameserver=master.namesrv) as producer:
         for number in range(first, first + HALF):
             producer.send(Message("Lagged", b"%d" % number), queue=QUEUE)
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Cluster, Slave]]:
+def pair(tmp_path: Path) -> Iterator[tuple[ServerCluster, Slave]]:
     """A master with all messages, and a slave that has the first half and gets no more."""
-    master = Cluster("ours", tmp_path / "m", conf={**CONF, "brokerRole": "ASYNC_MASTER"})
+    master = ServerCluster("ours", tmp_path / "m", conf={**CONF, "brokerRole": "ASYNC_MASTER"})
     slave = Slave("ours", tmp_path / "s", master, conf=CONF)
     try:
         master.start()
@@ -61,7 +61,7 @@ def _knows_topic(slave: Slave) -> bool:
     return '"Lagged"' in (slave.store / "config" / "topics.json").read_text()
 
 
-def _terms(master: Cluster, **given: str) -> PullTerms:
+def _terms(master: ServerCluster, **given: str) -> PullTerms:
     options = {"nameserver": master.namesrv, "subscribe": "Lagged", "readFrom": "slave"}
     return PullTerms.of(parse_options({**options, **given}, streaming=False))
 
@@ -73,14 +73,14 @@ def _numbers(terms: PullTerms, address: str) -> list[int]:
 
 @pytest.mark.parametrize("lenient", ["true", "false"])
 def test_what_a_slave_does_not_have_yet_is_read_from_the_master_without_a_pause(
-    pair: tuple[Cluster, Slave], lenient: str
+    pair: tuple[ServerCluster, Slave], lenient: str
 ) -> None:
     master, slave = pair
     terms = _terms(master, fetchTimeout="0", failOnDataLoss="false" if lenient == "true" else "true")
     assert _numbers(terms, slave.broker) == list(range(2 * HALF))
 
 
-def test_a_slave_alone_loses_nothing_its_master_may_bring_back(pair: tuple[Cluster, Slave]) -> None:
+def test_a_slave_alone_loses_nothing_its_master_may_bring_back(pair: tuple[ServerCluster, Slave]) -> None:
     master, slave = pair
     master.broker_process.kill()
     terms = _terms(master, fetchTimeout="1s", failOnDataLoss="false")
@@ -97,7 +97,7 @@ def test_a_slave_alone_loses_nothing_its_master_may_bring_back(pair: tuple[Clust
 
 @pytest.mark.parametrize("fail_on_loss", ["true", "false"])
 def test_a_stream_ahead_of_the_slave_waits_when_the_master_dies(
-    spark: SparkSession, pair: tuple[Cluster, Slave], tmp_path: Path, fail_on_loss: str
+    spark: SparkSession, pair: tuple[ServerCluster, Slave], tmp_path: Path, fail_on_loss: str
 ) -> None:
     """Queues that seem to end earlier did not go back."""
     master, _ = pair

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from rocketeer import Message, Producer
 from rocketeer.bench.control import Control
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from rocketeer.protocol.codes import RequestCode
 from support.cluster import running_cluster
 from support.replicas import Replicas, log_files
@@ -51,7 +51,7 @@ class Seen:
             self.checksum += row.crc
 
 
-def _runtime(broker: Cluster, name: str) -> int:
+def _runtime(broker: ServerCluster, name: str) -> int:
     with Control(broker.broker) as control:
         body = control.call(RequestCode.GET_BROKER_RUNTIME_INFO, {}).body
     return int(json.loads(body)["table"][name])
@@ -136,7 +136,7 @@ def test_a_stream_into_a_topic_rides_out_a_broker_killed_for_long(
         assert written == Counter(range(COUNT)), "each once"
 
 
-def _sent(cluster: Cluster) -> int:
+def _sent(cluster: ServerCluster) -> int:
     return len(stored(cluster.broker, "To"))
 
 

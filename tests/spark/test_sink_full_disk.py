@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from rocketeer.spark import SparkFailed, clear_errors, register
 from support.cluster import running_cluster
 from support.spark_sink import make_topic, stored, until
@@ -64,7 +64,7 @@ def test_a_disk_that_is_full_for_a_while_costs_time_and_has_each_row_once(
         assert found == Counter(range(ROWS)), "each once"
 
 
-def _sent(cluster: Cluster, writing: Future[None]) -> bool:
+def _sent(cluster: ServerCluster, writing: Future[None]) -> bool:
     if writing.done():
         writing.result()
     return bool(stored(cluster.broker, "Filling"))

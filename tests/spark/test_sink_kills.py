@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.spark_sink import WAIT_S, Driver, bodies, make_topic, until
 
 pytestmark = pytest.mark.timeout(2 * WAIT_S)
@@ -19,12 +19,12 @@ EARLY = {"checkFirst": "false", "batchRows": "10"}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
-def options(cluster: Cluster, topic: str, **more: str) -> dict[str, str]:
+def options(cluster: ServerCluster, topic: str, **more: str) -> dict[str, str]:
     once = {"nameserver": cluster.namesrv, "topic": topic, "delivery": "effectively-once"}
     return {**once, **EARLY, **more}
 
@@ -37,14 +37,14 @@ def each_once(count: int = ROWS) -> Counter[bytes]:
     return Counter(body(number) for number in range(count))
 
 
-def job(cluster: Cluster, tmp_path: Path, topic: str, dies: str, **more: str) -> dict[str, Any]:
+def job(cluster: ServerCluster, tmp_path: Path, topic: str, dies: str, **more: str) -> dict[str, Any]:
     return {
         "broker": cluster.broker, "rows": ROWS, "parts": [3], "at": 0, "dies": dies,
         "marker": str(tmp_path / "died"), "options": options(cluster, make_topic(cluster, topic), **more),
     }  # fmt: skip
 
 
-def test_a_killed_worker_leaves_no_duplicate_and_no_hole(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_killed_worker_leaves_no_duplicate_and_no_hole(cluster: ServerCluster, tmp_path: Path) -> None:
     killed = job(cluster, tmp_path, "WorkerKilled", "worker", idColumn="id")
     Driver("write", tmp_path, master="local[2,3]", **killed).wait()
     assert (tmp_path / "died").exists()
@@ -52,7 +52,7 @@ def test_a_killed_worker_leaves_no_duplicate_and_no_hole(cluster: Cluster, tmp_p
 
 
 def test_without_an_id_column_equal_rows_are_all_there_and_none_twice(
-    cluster: Cluster, tmp_path: Path
+    cluster: ServerCluster, tmp_path: Path
 ) -> None:
     killed = job(cluster, tmp_path, "EqualRows", "worker", writeId="equal-rows")
     # The same write again, cut into other partitions, adds nothing.
@@ -62,14 +62,14 @@ def test_without_an_id_column_equal_rows_are_all_there_and_none_twice(
     assert bodies(cluster.broker, "EqualRows") == Counter(body(number // 3) for number in range(ROWS))
 
 
-def test_a_killed_executor_leaves_no_duplicate_and_no_hole(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_killed_executor_leaves_no_duplicate_and_no_hole(cluster: ServerCluster, tmp_path: Path) -> None:
     killed = job(cluster, tmp_path, "ExecutorKilled", "executor", idColumn="id")
     Driver("write", tmp_path, master="local-cluster[2,1,1024]", **killed).wait()
     assert (tmp_path / "died").exists()
     assert bodies(cluster.broker, "ExecutorKilled") == each_once()
 
 
-def test_a_killed_driver_goes_on_from_its_checkpoint(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_killed_driver_goes_on_from_its_checkpoint(cluster: ServerCluster, tmp_path: Path) -> None:
     half = ROWS // 2
     files = tmp_path / "files"
     files.mkdir()

@@ -24,7 +24,7 @@ from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, ServerConfig
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
-from rocketeer.store.store_files import QueueFiles
+from rocketeer.store.store_files import QueueFilesView
 from rocketeer.testing import Cluster, cluster
 from rocketeer.testing.cluster import SMALL_STORE
 from support.spark_sink import until
@@ -84,7 +84,7 @@ def of(spark: SparkSession) -> Callable[..., DataFrame]:
 
 def test_a_living_brokers_files_have_what_it_has_acknowledged(of: Read, live: Cluster) -> None:
     assert len(os.listdir(live.store / "commitlog")) > 3, "over the ends of files"
-    in_files = [QueueFiles(live.store, TOPIC, queue).bounds()[1] for queue in (0, 1)]
+    in_files = [QueueFilesView(live.store, TOPIC, queue).bounds()[1] for queue in (0, 1)]
     assert sum(in_files) < COUNT, "some entries are in the broker's memory only"
     assert _numbers(of(live.store)) == list(range(COUNT))
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
-from rocketeer.client.plans.brokers import Cluster as Routes
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.offsets import committed_offset
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.model.queue import MessageQueue
@@ -196,7 +196,7 @@ def test_a_stream_begins_at_the_end_and_shows_lag_and_group(
         broker.until(lambda: spark.table("shown").count() == 4)
         broker.fill(topic, 3, start=14, queues=2)
         assert numbers(spark.table("shown")) == [10, 11, 12, 13]
-        routes = Routes(RouteCache(), NameServers([broker.nameserver]), 10)
+        routes = ClusterRoutes(RouteCache(), NameServers([broker.nameserver]), 10)
         driver = BlockingDriver()
 
         def committed() -> list[int | None]:

@@ -18,7 +18,7 @@ from rocketeer.bench.servers import free_ports
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.core.selectors import by_hash
-from rocketeer.client.plans.brokers import Cluster as Routes
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.offsets import committed_offset
 from rocketeer.client.plans.topics import put_topic
 from rocketeer.client.sync.driver import BlockingDriver
@@ -26,7 +26,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
-from support.cluster import TEST_CONF, Cluster, running_cluster
+from support.cluster import TEST_CONF, ServerCluster, running_cluster
 from support.spark_sink import noted_queues, stored, until
 
 from .conftest import numbers, patiently
@@ -37,21 +37,21 @@ QUEUES = 2
 class Brokers:
     """One name server and the brokers that registered there, by name."""
 
-    def __init__(self, first: Cluster, folder: Path) -> None:
+    def __init__(self, first: ServerCluster, folder: Path) -> None:
         self._folder = folder
         self._by_name = {"broker-a": first}
         self.nameserver = first.namesrv
 
     def join(self, name: str) -> None:
         """A further broker of the cluster, in a process of its own."""
-        broker = Cluster("ours", self._folder / name, conf={**TEST_CONF, "brokerName": name})
+        broker = ServerCluster("ours", self._folder / name, conf={**TEST_CONF, "brokerName": name})
         broker.namesrv_port = self["broker-a"].namesrv_port
         broker.broker_port = free_ports()[1]
         broker.folder.mkdir()
         self._by_name[name] = broker
         broker.start_broker()
 
-    def __getitem__(self, name: str) -> Cluster:
+    def __getitem__(self, name: str) -> ServerCluster:
         return self._by_name[name]
 
     def topic(self, name: str, *brokers: str) -> str:
@@ -88,7 +88,7 @@ class Brokers:
 
     def committed(self, group: str, topic: str, broker: str) -> list[int | None]:
         """How far the group has come in each of the broker's queues."""
-        routes = Routes(RouteCache(), NameServers([self.nameserver]), 10)
+        routes = ClusterRoutes(RouteCache(), NameServers([self.nameserver]), 10)
         driver = BlockingDriver()
         queues = [MessageQueue(topic, broker, queue) for queue in range(QUEUES)]
         found = [driver.run(committed_offset(routes, group, queue)) for queue in queues]

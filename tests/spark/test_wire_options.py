@@ -20,7 +20,7 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.batch import iter_batch
 from rocketeer.testing import Cluster, cluster
-from support.middleman import HOST, SENDS, Middleman, middleman
+from support.proxy import HOST, SENDS, Proxy, proxy
 from support.spark_sink import bodies, stored, until
 
 from .conftest import numbers, patiently
@@ -30,11 +30,11 @@ PULL = int(RequestCode.PULL_MESSAGE)
 
 
 @pytest.fixture(scope="module")
-def watched() -> Iterator[tuple[Cluster, Middleman]]:
-    """A broker whose address is the middleman's; the topic Watched has 400 KB in one queue."""
+def watched() -> Iterator[tuple[Cluster, Proxy]]:
+    """A broker whose address is the proxy's; the topic Watched has 400 KB in one queue."""
     with (
         cluster(broker={"host": HOST}) as running,
-        middleman(int(running.broker.rpartition(":")[2])) as between,
+        proxy(int(running.broker.rpartition(":")[2])) as between,
     ):
         driver = BlockingDriver()
         for topic in ("Watched", "Written", "Paced", "Checked", "Patient"):
@@ -54,7 +54,7 @@ def _read(spark: SparkSession, running: Cluster, **options: Any) -> DataFrame:
 
 
 def test_pulls_are_as_large_as_asked_for_and_tried_again_while_there_is_time(
-    spark: SparkSession, watched: tuple[Cluster, Middleman]
+    spark: SparkSession, watched: tuple[Cluster, Proxy]
 ) -> None:
     running, between = watched
     asked = []
@@ -83,7 +83,7 @@ def test_pulls_are_as_large_as_asked_for_and_tried_again_while_there_is_time(
 
 
 def test_connections_are_kept_from_batch_to_batch(
-    spark: SparkSession, watched: tuple[Cluster, Middleman], tmp_path: Path
+    spark: SparkSession, watched: tuple[Cluster, Proxy], tmp_path: Path
 ) -> None:
     running, between = watched
     between.seen.clear()
@@ -103,7 +103,7 @@ def test_connections_are_kept_from_batch_to_batch(
     assert between.pulling <= 2, "one for each Python worker"
 
 
-def test_planning_waits_as_long_as_fetching(spark: SparkSession, watched: tuple[Cluster, Middleman]) -> None:
+def test_planning_waits_as_long_as_fetching(spark: SparkSession, watched: tuple[Cluster, Proxy]) -> None:
     running, between = watched
     lossy, between.lossy = between.lossy, (RequestCode.GET_MIN_OFFSET,)
     try:
@@ -148,7 +148,7 @@ class _Addresses(http.server.BaseHTTPRequestHandler):
 
 
 def test_name_servers_are_a_list_or_an_address_servers_answer_at_both_ends(
-    spark: SparkSession, watched: tuple[Cluster, Middleman]
+    spark: SparkSession, watched: tuple[Cluster, Proxy]
 ) -> None:
     running, _ = watched
     _Addresses.text = f"127.0.0.1:1;{running.nameserver}\n"
@@ -174,7 +174,7 @@ def _write(df: DataFrame, running: Cluster, topic: str, **options: Any) -> None:
 
 
 def test_requests_are_as_large_as_allowed_and_so_is_what_waits_for_replies(
-    spark: SparkSession, watched: tuple[Cluster, Middleman]
+    spark: SparkSession, watched: tuple[Cluster, Proxy]
 ) -> None:
     running, between = watched
     df = spark.range(0, 100, 1, 1).selectExpr("concat(id, repeat('x', 1000)) body")
@@ -196,7 +196,7 @@ def test_requests_are_as_large_as_allowed_and_so_is_what_waits_for_replies(
 
 
 def test_sends_are_tried_again_as_long_as_allowed(
-    spark: SparkSession, watched: tuple[Cluster, Middleman]
+    spark: SparkSession, watched: tuple[Cluster, Proxy]
 ) -> None:
     running, between = watched
     df = spark.range(0, 50, 1, 1).selectExpr("cast(id as string) body")
@@ -218,7 +218,7 @@ def test_sends_are_tried_again_as_long_as_allowed(
         between.silent = False
 
 
-def test_a_task_sends_no_faster_than_it_may(spark: SparkSession, watched: tuple[Cluster, Middleman]) -> None:
+def test_a_task_sends_no_faster_than_it_may(spark: SparkSession, watched: tuple[Cluster, Proxy]) -> None:
     running, _ = watched
     df = spark.range(0, 100, 1, 1).selectExpr("cast(id as string) body")
     _write(df, running, "Paced", maxRowsPerSecond=50, batchRows=10)
@@ -228,7 +228,7 @@ def test_a_task_sends_no_faster_than_it_may(spark: SparkSession, watched: tuple[
 
 
 def test_a_task_that_checks_first_sends_all_or_nothing_also_at_least_once(
-    spark: SparkSession, watched: tuple[Cluster, Middleman]
+    spark: SparkSession, watched: tuple[Cluster, Proxy]
 ) -> None:
     running, _ = watched
     df = spark.range(0, 500, 1, 1).selectExpr("if(id = 499, '', cast(id as string)) body")
@@ -241,7 +241,7 @@ def test_a_task_that_checks_first_sends_all_or_nothing_also_at_least_once(
 
 
 def test_a_stream_looks_for_news_as_often_as_it_is_told(
-    spark: SparkSession, watched: tuple[Cluster, Middleman]
+    spark: SparkSession, watched: tuple[Cluster, Proxy]
 ) -> None:
     running, _ = watched
     driver = BlockingDriver()

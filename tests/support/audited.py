@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketeer.clock import ManualClock
 from rocketeer.record.flags import TX_COMMIT, TX_PREPARED, TX_ROLLBACK
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import StoredMessage, decode_record
 from rocketeer.record.walk import walk
 from rocketeer.record.walk_plain import Topics
 from rocketeer.store.index_layout import HEADER, IndexHeader
+from support.clock import ManualClock
 from support.stores import SEGMENT_BYTES, checkpoint_now, make_store, message
 
 SLOTS, ENTRIES = 50, 200

@@ -1,6 +1,6 @@
-"""Real servers for tests: `from support.cluster import Cluster, running_cluster`.
+"""Real servers for tests: `from support.cluster import ServerCluster, running_cluster`.
 
-`Cluster` itself lives with the benchmark (rocketeer.bench.servers), which needs the same thing.
+`ServerCluster` itself lives with the benchmark (rocketeer.bench.servers), which needs the same thing.
 """
 
 import os
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketeer.bench.servers import Cluster, Make
+from rocketeer.bench.servers import Make, ServerCluster
 
-__all__ = ["Cluster", "Make", "chosen_make", "running_cluster"]
+__all__ = ["Make", "ServerCluster", "chosen_make", "open_files", "restart_broker", "running_cluster"]
 
 # Small files, so that many clusters fit on a test machine, and short delays, so that a retry comes at once and an
 # open transaction is asked after soon.
@@ -39,15 +39,15 @@ def chosen_make() -> Make:
 @contextmanager
 def running_cluster(
     folder: Path, *, peer: Make = "ours", conf: Mapping[str, object] | None = None
-) -> Iterator[Cluster]:
+) -> Iterator[ServerCluster]:
     """A name server and a broker with test-sized files."""
-    cluster = Cluster(peer, folder, conf={**TEST_CONF, **(conf or {})}, heap="512m")
+    cluster = ServerCluster(peer, folder, conf={**TEST_CONF, **(conf or {})}, heap="512m")
     with started(cluster):
         yield cluster
 
 
 @contextmanager
-def started(cluster: Cluster) -> Iterator[None]:
+def started(cluster: ServerCluster) -> Iterator[None]:
     """For as long as the block lasts; the servers' logs are printed when it fails."""
     try:
         cluster.start()
@@ -58,3 +58,17 @@ def started(cluster: Cluster) -> Iterator[None]:
         cluster.kill()
         raise
     cluster.stop()
+
+
+def restart_broker(cluster: ServerCluster, *, kill: bool = False) -> None:
+    """The broker goes (cleanly, or by kill -9) and comes back with its store."""
+    if kill:
+        cluster.kill_broker()
+    else:
+        cluster.stop_broker()
+    cluster.start_broker()
+
+
+def open_files(pid: int) -> int:
+    """How many file descriptors the process holds."""
+    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -9,14 +9,14 @@ from rocketeer.aio import Message, Producer
 from rocketeer.bench.control import Control
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import ConsumeFromWhere
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 
 WAIT_S = 40
 """What must happen happens in a second; the machine may be busy."""
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
-def options(cluster: Cluster, **more: Any) -> dict[str, Any]:
+def options(cluster: ServerCluster, **more: Any) -> dict[str, Any]:
     """Offsets are stored at once, and rebalancing happens on notices only: no test waits for a timer."""
     return {
         "nameserver": cluster.namesrv,
@@ -28,14 +28,14 @@ def options(cluster: Cluster, **more: Any) -> dict[str, Any]:
     }
 
 
-def make_topic(cluster: Cluster, topic: str, queues: int = 4) -> list[MessageQueue]:
+def make_topic(cluster: ServerCluster, topic: str, queues: int = 4) -> list[MessageQueue]:
     with Control(cluster.broker) as broker:
         broker.create_topic(topic, queues=queues)
     return [MessageQueue(topic, "broker-a", number) for number in range(queues)]
 
 
 async def send(
-    cluster: Cluster, topic: str, bodies: Iterable[str], *, queue_id: int | None = None, **fields: Any
+    cluster: ServerCluster, topic: str, bodies: Iterable[str], *, queue_id: int | None = None, **fields: Any
 ) -> None:
     """One message per body, in turn over the queues or all to one."""
     async with Producer("senders", nameserver=cluster.namesrv, send_timeout_s=60) as producer:
@@ -65,19 +65,19 @@ def until_sync(condition: Callable[[], bool], what: str = "", timeout_s: float =
     return time.monotonic() - began_s
 
 
-def dead_letters(cluster: Cluster, group: str) -> int:
+def dead_letters(cluster: ServerCluster, group: str) -> int:
     """How many messages the group has given up."""
     with Control(cluster.broker) as broker:
         return broker.max_offset(f"%DLQ%{group}", 0)
 
 
-def stored_count(cluster: Cluster, topic: str, queues: int = 4) -> int:
+def stored_count(cluster: ServerCluster, topic: str, queues: int = 4) -> int:
     """How many messages the topic's queues show."""
     with Control(cluster.broker) as broker:
         return sum(broker.max_offset(topic, queue_id) for queue_id in range(queues))
 
 
-def wait_stored(cluster: Cluster, topic: str, count: int, queues: int = 4) -> None:
+def wait_stored(cluster: ServerCluster, topic: str, count: int, queues: int = 4) -> None:
     """Wait until so many are there, and no more: Apache's broker answers first and shows messages a little later."""
     until_sync(lambda: stored_count(cluster, topic, queues) >= count, f"{count} messages in {topic}")
     assert stored_count(cluster, topic, queues) == count

@@ -16,7 +16,7 @@ from rocketeer.bench.processes import ServerProcess
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import GroupError
 from rocketeer.group.etcd_program import find_etcd
-from rocketeer.group.frames import Kind, frame
+from rocketeer.group.frames import FrameKind, frame
 from rocketeer.remoting.address import split_address
 from support.cluster import running_cluster
 from support.grouped import GROUP_CONF
@@ -87,7 +87,7 @@ def _group_id(address: str) -> bytes:
     """The leader names its group to whoever errs."""
     hello = {"group": "?", "member": 2, "incarnation": "x", "epoch": 1, "epochs": [], "log_end": 0}
     with socket.create_connection(split_address(address), READY_S) as sock:
-        sock.sendall(frame(Kind.HELLO, 1, 0, json.dumps(hello).encode()))
+        sock.sendall(frame(FrameKind.HELLO, 1, 0, json.dumps(hello).encode()))
         said = b""
         while (found := re.search(rb"this is ([0-9a-f]{16})", said)) is None:
             more = sock.recv(8192)

@@ -4,18 +4,18 @@ import asyncio
 import threading
 from typing import Self
 
-from rocketeer.bench.groups import Member
-from rocketeer.broker.group.member import GroupMember
+from rocketeer.bench.groups import MemberProcess
+from rocketeer.broker.group.member import ReplicaGroupMember
 from rocketeer.clock import SystemClock
-from rocketeer.config import Role, read_config
+from rocketeer.config import ServerRole, read_config
 
 START_S = 60.0
 
 
 class MemberInThread(threading.Thread):
-    """Runs what the process of a `Member` would run, in a loop of its own."""
+    """Runs what the process of a `MemberProcess` would run, in a loop of its own."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: MemberProcess) -> None:
         super().__init__(name=f"member {member.number}", daemon=True)
         self._conf = member.write_conf()
         self._loop: asyncio.AbstractEventLoop
@@ -45,8 +45,8 @@ class MemberInThread(threading.Thread):
 
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        settings = read_config(self._conf, Role.BROKER)
-        member = GroupMember(
+        settings = read_config(self._conf, ServerRole.BROKER)
+        member = ReplicaGroupMember(
             settings.broker,
             settings.store,
             settings.server,

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from rocketeer.bench.control import Control
-from rocketeer.bench.groups import NAME, GroupCluster, Member
-from rocketeer.errors import RemotingError
+from rocketeer.bench.groups import NAME, GroupCluster, MemberProcess
+from rocketeer.errors import GroupError, RemotingError
+from rocketeer.group.state import is_alive
 from rocketeer.protocol.codes import RequestCode
 from support.cluster import TEST_CONF
 from support.senders import Acked, Sender, assert_ledger_holds, read_topic, send_header, wait_for
@@ -18,7 +19,16 @@ TOPIC = "Kept"
 QUEUES = 4
 
 
-def others(group: GroupCluster, member: Member) -> list[Member]:
+def leader_number(group: GroupCluster) -> int | None:
+    """Who leads by etcd's record; None while nobody does."""
+    with contextlib.suppress(GroupError):
+        view = group.view()
+        if view.state is not None and is_alive(view.state.leader, view.live):
+            return view.state.leader.member
+    return None
+
+
+def others(group: GroupCluster, member: MemberProcess) -> list[MemberProcess]:
     return [each for each in group.members if each is not member]
 
 

@@ -70,7 +70,7 @@ def _ran_and_waited(task: Path) -> tuple[int, int]:
 
 
 def held_s(wall_s: float, own_wait_s: float, before: Threads, after: Threads) -> float:
-    """How much of the time of a question is the program's doing; `own_wait_s`: the client itself had no core.
+    """How long of a question's time the program caused; `own_wait_s`: the client itself had no core.
 
     Both may have waited for a core at the same time, and that is left out twice; so the client goes first if it may.
     """

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from rocketeer.clock import ManualClock
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.store.index import Index
+from support.clock import ManualClock
 from support.index_reference import content_of, entry, reference_files
 
 SLOTS, ENTRIES = 16, 40

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, decode, reply
-from support.stage import Stage, stage
+from support.scripted_broker import ScriptedBroker, scripted_broker
 
 WIRE = Path(__file__).parents[1] / "golden" / "data" / "wire"
 NAMESERVER, BROKER = "127.0.0.1:9876", "127.0.0.1:10911"
@@ -112,11 +112,11 @@ def replaying(name: str) -> Iterator[Replay]:
     """The servers of one recording for as long as the block lasts."""
     replay = Replay(name)
     plays = {int(code): replay.answer for code in RequestCode}
-    with stage(plays) as nameserver, stage(plays) as broker:
+    with scripted_broker(plays) as nameserver, scripted_broker(plays) as broker:
         replay.nameserver, replay.broker = nameserver.address, broker.address
         _same_length(nameserver, broker)
         yield replay
 
 
-def _same_length(*stages: Stage) -> None:
-    assert all(stage.address for stage in stages)
+def _same_length(*brokers: ScriptedBroker) -> None:
+    assert all(broker.address for broker in brokers)

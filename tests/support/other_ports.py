@@ -8,7 +8,7 @@ import random
 import struct
 from typing import Any, Final
 
-from rocketeer.group.frames import HEADER, Kind
+from rocketeer.group.frames import HEADER, FrameKind
 from rocketeer.security.peer import MAGIC
 from support.mutations import TEXTS, VALUES
 
@@ -40,13 +40,17 @@ def member_frame(dice: random.Random, *, is_first: bool) -> bytes:
     """A hello first, then what followers say, and now and then what only leaders do."""
     if dice.random() < 0.02:
         return dice.choice((MAGIC, dice.randbytes(dice.randrange(1, 64))))
-    kind = Kind.HELLO if is_first else dice.choice((Kind.ACK, Kind.ACK, Kind.PROMISE, *Kind))
+    kind = (
+        FrameKind.HELLO
+        if is_first
+        else dice.choice((FrameKind.ACK, FrameKind.ACK, FrameKind.PROMISE, *FrameKind))
+    )
     payload = b""
-    if kind == Kind.HELLO:
+    if kind == FrameKind.HELLO:
         payload = _hello(dice)
-    elif kind in (Kind.PROMISE, Kind.BEAT):
+    elif kind in (FrameKind.PROMISE, FrameKind.BEAT):
         payload = struct.pack(">q", _offset(dice))
-    elif kind in (Kind.DATA, Kind.REFUSED, Kind.WELCOME):
+    elif kind in (FrameKind.DATA, FrameKind.REFUSED, FrameKind.WELCOME):
         payload = dice.randbytes(dice.choice((0, 1, 8, 300)))
     epoch, offset, number, size = FIRST_EPOCH, _offset(dice) if not is_first else 0, int(kind), len(payload)
     if dice.random() < 0.05:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rocketeer.client.plans.effects import Call, Effect, Oneway, Plan, Shared, Sleep
-from rocketeer.clock import ManualClock
 from rocketeer.protocol.command import Command
+from support.clock import ManualClock
 
 T = TypeVar("T")
 Answer = Command | Exception

@@ -17,9 +17,9 @@ from rocketeer.protocol.command import Command, encode, request
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage, decode_record
 from rocketeer.record.properties import encode_properties
-from support.cluster import Cluster
+from support.cluster import ServerCluster
+from support.raw_connection import RawConnection
 from support.senders import send_header, wait_for
-from support.wire import Line
 
 DATA = Path(__file__).parents[1] / "golden" / "data"
 SEGMENT_BYTES = 1 << 20
@@ -88,7 +88,7 @@ Check = Callable[[Frame, Command, Frame, int], None]
 class Conversation:
     """Plays a recording to a broker, waiting for each answer where the recording has it."""
 
-    cluster: Cluster
+    cluster: ServerCluster
     scenario: str
     check: Check
     effects: dict[int, int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Conversation:
     def play(self) -> int:
         """How many answers were compared."""
         compared = 0
-        lines: dict[int, Line] = {}
+        lines: dict[int, RawConnection] = {}
         arrived: dict[tuple[int, int], Command] = {}
 
         def await_answer(key: tuple[int, int]) -> Command:
@@ -136,7 +136,7 @@ class Conversation:
                     self._on_its_way = effect
                 if frame["stream"] not in lines:
                     port = self.cluster.broker_port - (2 if frame["port"] == 10909 else 0)
-                    lines[frame["stream"]] = Line(f"127.0.0.1:{port}")
+                    lines[frame["stream"]] = RawConnection(f"127.0.0.1:{port}")
                 lines[frame["stream"]].send(bytes_of(frame))
                 asked[key] = frame
                 if frame["header"]["code"] == RequestCode.HEART_BEAT and key in answers:
@@ -185,7 +185,7 @@ class Conversation:
                 wait_for(lambda end=end: self.log_end() > end, what=f"the message at {end}")  # type: ignore[misc]
                 continue
             assert recorded is not None
-            with Line(self.cluster.broker) as line:
+            with RawConnection(self.cluster.broker) as line:
                 assert line.ask(filler(recorded)).code == 0
         assert end == offset, f"our log ends at {end}, the recorded one at {offset}"
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rocketeer.clock import ManualClock
 from rocketeer.store.message_store import MessageStore
+from support.clock import ManualClock
 from support.stores import checkpoint_now, kill, make_store, message, query, read_queue
 
 COUNT = 150

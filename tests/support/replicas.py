@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from rocketeer.bench.control import Control
-from rocketeer.bench.servers import Cluster, Make, Slave
+from rocketeer.bench.servers import Make, ServerCluster, Slave
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.cluster import TEST_CONF
 from support.senders import Acked, Sender, assert_ledger_holds, read_topic, send_header, wait_for
@@ -40,7 +40,7 @@ class Replicas:
     ) -> None:
         settings = {**CONF, **conf}
         role = {"brokerRole": "SYNC_MASTER" if sync else "ASYNC_MASTER"}
-        self.master = Cluster(master, folder / "m", conf={**settings, **role}, heap="512m", ready_s=120)
+        self.master = ServerCluster(master, folder / "m", conf={**settings, **role}, heap="512m", ready_s=120)
         self.slave = Slave(slave, folder / "s", self.master, conf=settings, heap="512m", ready_s=120)
         self.sent: set[bytes] = set()
         self.acked: list[Acked] = []

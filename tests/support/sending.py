@@ -8,18 +8,16 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from rocketeer.broker.fast_path import FastPath
 from rocketeer.broker.feature import Durability
-from rocketeer.broker.features.idempotence.resends import Idempotence, Window
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.features.idempotence.resends import Idempotence, IdempotenceLimits
 from rocketeer.broker.handlers.pull import PullHandler
 from rocketeer.broker.handlers.send import SendHandler
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.plain_sends import PlainSends
+from rocketeer.broker.request_processor import RequestProcessor
 from rocketeer.broker.send import SendRules, SendService
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
-from rocketeer.clock import ManualClock
 from rocketeer.compiled import COMPILED
 from rocketeer.config import BrokerConfig
 from rocketeer.model.property_names import PRODUCER_ID
@@ -31,7 +29,8 @@ from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.router import Connection, Router
 from rocketeer.security.access import AccessControl
-from rocketeer.store.dispatch import Dispatcher
+from rocketeer.store.dispatch import Dispatcher, followed_by
+from support.clock import ManualClock
 from support.resends import saved_ids, saved_sequences
 from support.stores import STORE_HOST, make_store
 
@@ -51,7 +50,7 @@ class Peer:
         self.told = b""
         self.is_shut = False
 
-    def shut(self, *, abort: bool) -> None:
+    def close_quietly(self, *, abort: bool) -> None:
         self.is_shut = abort
 
     def write(self, data: bytes) -> None:
@@ -76,7 +75,7 @@ class Sending:
         dispatchers: Sequence[Dispatcher] = (),
         access: AccessControl | None = None,
         message_bytes_max: int = 4096,
-        known: Window | None = None,
+        known: IdempotenceLimits | None = None,
         **store: Any,
     ) -> None:
         clock = ManualClock()
@@ -90,26 +89,28 @@ class Sending:
             topics.put(TopicConfig(name, read_queues=queues, write_queues=queues))
         self.counters = counters = Counters()
         self.store.dispatchers.extend(dispatchers)
-        followed = [name for each in dispatchers for name in each.properties]
-        claims = [CLAIMED, *followed]
+        followed = followed_by(dispatchers)
+        claims = [CLAIMED, *followed.properties]
         self.resends = None
         if known is not None:
             self.resends = Idempotence(known, self.store, salt=b"the same for all")
             claims.append(PRODUCER_ID)
         plain = PlainParser(config.cluster_name, claims)
-        writer = Writer(self.store, message_bytes_max=message_bytes_max, counters=counters)
-        writer.durability.extend(durability)
-        if self.resends is not None:
-            writer.resends.append(self.resends.examining)
+        writer = Writer(
+            self.store,
+            message_bytes_max=message_bytes_max,
+            counters=counters,
+            resends=[] if self.resends is None else [self.resends.examining],
+            durability=durability,
+        )
+        rules = SendRules("127.0.0.1", 6, message_bytes_max, 16_384, NAMED_BATCH_MAX, 65_536)
         sends = SendHandler(
             SendService(
-                SendRules(
-                    config.cluster_name, "127.0.0.1", 6, message_bytes_max, 16_384, NAMED_BATCH_MAX, 65_536
-                ),
+                rules,
                 topics=topics,
-                groups=GroupTable(config, clock),
                 writer=writer,
                 plain=plain,
+                redirects=(),
             ),
             store_host=STORE_HOST,
             region="R",
@@ -121,27 +122,24 @@ class Sending:
             guards.append(lambda command, connection: access.checking(command, connection.remote))
         self.router = Router(sends.handlers(), guards)
         self.plain_sends = None
-        if COMPILED:
+        if COMPILED and not followed.each_queue:
             self.plain_sends = PlainSends(
                 self.router,
                 topics=topics,
-                followed_topics={topic for each in dispatchers for topic in each.topics},
+                followed_topics=followed.topics,
                 store=self.store,
                 store_host=STORE_HOST,
                 writer=writer,
                 plain=plain,
                 reply_ext=sends.ext,
                 clock=clock,
-                message_bytes_max=message_bytes_max,
-                batch_messages_max=16_384,
-                batch_keys_max=65_536,
+                limits=rules,
                 after_reads=self.soon.append,
                 counters=counters,
                 access=access,
                 stored_ids=self.resends,
-                named_batch_messages_max=NAMED_BATCH_MAX,
             )
-        self.fast = FastPath(self.router, self.plain_sends, cast(PullHandler, None))
+        self.processor = RequestProcessor(self.router, self.plain_sends, cast(PullHandler, None))
         self.peer = Peer()
 
     def serve_fast(self, data: bytes) -> int:
@@ -155,7 +153,7 @@ class Sending:
         connection = cast(Connection, peer)
         taken = 0 if self.plain_sends is None else self.plain_sends.serve_front(data, connection)
         if frames := FrameSplitter().feed(data[taken:]):
-            self.fast.process(frames, connection)
+            self.processor.process(frames, connection)
         return taken
 
     def end_turn(self) -> None:
@@ -171,8 +169,8 @@ class Sending:
     def stored(self) -> dict[str, Any]:
         store = self.store
         queues = {
-            key: queue.read(queue.min_offset, 10_000)
-            for key, queue in store.queue_table.by_key.items()
+            (queue.topic, queue.queue_id): queue.read(queue.min_offset, 10_000)
+            for queue in store.queue_table
             if queue.max_offset
         }
         records = store.log.read(0, store.max_log_offset) if store.max_log_offset else b""
@@ -288,7 +286,7 @@ def same(left: Sending, right: Sending) -> None:
             )
         assert left.stored() == right.stored()
         table = left.store.queue_table
-        assert table.offsets_sum() == sum(queue.max_offset for queue in table.by_key.values())
+        assert table.offsets_sum() == sum(queue.max_offset for queue in table)
     finally:
         left.store.close()
         right.store.close()

@@ -80,7 +80,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
 
 
 def stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
-    """Exit code, and what it still said on stdout and stderr; that the machine was busy is no complaint."""
+    """Stop the program: its exit code, the rest of stdout, and of stderr but for warnings that the machine was busy."""
     process.send_signal(how)
     out, err = process.communicate(timeout=WAIT_S)
     said = [line for line in err.splitlines(keepends=True) if "loop stalled" not in line]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 
 _SOURCE = Path(__file__).with_name("slow_disk.c")
 
@@ -31,7 +31,7 @@ class Disk:
 
 
 @contextmanager
-def slow_disk_cluster(folder: Path, *, conf: Mapping[str, object]) -> Iterator[tuple[Cluster, Disk]]:
+def slow_disk_cluster(folder: Path, *, conf: Mapping[str, object]) -> Iterator[tuple[ServerCluster, Disk]]:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs a C compiler")

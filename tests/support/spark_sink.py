@@ -18,7 +18,7 @@ from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.layout import StoredMessage
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.records import sent_body, split_records
 
 WAIT_S = 600
@@ -35,7 +35,7 @@ def until(condition: Callable[[], Any], *, within_s: float, what: str) -> Any:
     return came
 
 
-def make_topic(cluster: Cluster, topic: str, queues: int = 4) -> str:
+def make_topic(cluster: ServerCluster, topic: str, queues: int = 4) -> str:
     """Create it, or change its queues; returns when the name server knows."""
     driver = BlockingDriver()
     try:

@@ -15,7 +15,7 @@ def longest_step_ms(steps: Steps[Any]) -> float:
     """To let go of the result is no step: whoever has it does so as it likes."""
     longest_s = 0.0
     result: Any = steps
-    with _no_collection():  # of all that the tests of this process have made
+    with no_collection():  # of all that the tests of this process have made
         while result is steps:
             began_s = time.thread_time()
             try:
@@ -27,7 +27,7 @@ def longest_step_ms(steps: Steps[Any]) -> float:
 
 
 @contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rocketeer.clock import Clock, ManualClock
+from rocketeer.clock import Clock
 from rocketeer.config import StoreConfig
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
@@ -16,7 +16,9 @@ from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import encode_properties
 from rocketeer.steps import finish
 from rocketeer.store.checkpoint import read_checkpoint
-from rocketeer.store.message_store import Found, MessageStore, RecoveryReport
+from rocketeer.store.confirmed import ConfirmedBound
+from rocketeer.store.message_store import LookupResult, MessageStore, RecoveryReport
+from support.clock import ManualClock
 from support.records import split_records
 
 STORE_HOST = encode_host("127.0.0.1", 10911)
@@ -60,11 +62,28 @@ def make_store(
     clock: Clock | None = None,
     post: Callable[[Callable[[], None]], None] = lambda job: job(),
     store_host: bytes = STORE_HOST,
+    bounded: bool = False,
     **changes: Any,
 ) -> MessageStore:
     return MessageStore(
-        small_config(folder, **changes), clock=clock or ManualClock(), store_host=store_host, post=post
+        small_config(folder, **changes),
+        clock=clock or ManualClock(),
+        store_host=store_host,
+        post=post,
+        bounded=bounded,
     )
+
+
+def make_bounded_store(
+    folder: Path,
+    clock: Clock | None = None,
+    post: Callable[[Callable[[], None]], None] = lambda job: job(),
+    **changes: Any,
+) -> tuple[MessageStore, ConfirmedBound]:
+    """Of a member of a group: what is read ends at the bound."""
+    store = make_store(folder, clock, post, bounded=True, **changes)
+    assert store.confirmed is not None
+    return store, store.confirmed
 
 
 def open_store(folder: Path, **changes: Any) -> tuple[MessageStore, RecoveryReport]:
@@ -103,7 +122,9 @@ def append_batch(store: MessageStore, messages: Sequence[PendingMessage]) -> lis
     return store.append_prepared(finish(store.preparing(messages)))
 
 
-def query(store: MessageStore, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> Found:
+def query(
+    store: MessageStore, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int
+) -> LookupResult:
     """All of what a client's query asks for in steps."""
     return finish(store.querying(topic, key, begin_ms, end_ms, max_count))
 

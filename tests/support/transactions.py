@@ -10,14 +10,14 @@ from typing import Any, cast
 
 from rocketeer.broker.clients import ClientIdentity, ClientTable
 from rocketeer.broker.feature import Feature
+from rocketeer.broker.features.transaction.admission import half_admission_feature
 from rocketeer.broker.features.transaction.check_back import CheckRules
 from rocketeer.broker.features.transaction.feature import transaction_feature
 from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.replay import replay_log
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer
-from rocketeer.clock import ManualClock
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.config import BrokerConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -29,12 +29,13 @@ from rocketeer.record.ids import offset_msg_id
 from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import encode_properties
 from rocketeer.remoting.connection import Connection
+from support.clock import ManualClock
 from support.stores import BORN_HOST, STORE_HOST, make_store, read_queue
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 TOPIC = "TxTopic"
 GROUP = "PG_tx"
-ENDED = "The transaction has ended before, or was set aside"
+ENDED = "The transaction has ended before, or was given up"
 
 
 def ok(answer: Command | str) -> bool:
@@ -67,7 +68,7 @@ class Peer:
 
 
 class Rig:
-    """One life of the feature in a folder; `kill` gives the folder as a process that dies now leaves it."""
+    """One run of the feature in a folder; `kill` gives the folder as a process that dies now leaves it."""
 
     def __init__(
         self,
@@ -84,36 +85,39 @@ class Rig:
         """`bounded`: nobody reads further than `bound` says, as in a group."""
         self.folder = folder
         self.clock = clock or ManualClock()
-        self.store = make_store(folder, self.clock, **store)
-        if bounded:
-            self.bound = self.store.bound_reads()
+        self.store = make_store(folder, self.clock, bounded=bounded, **store)
+        if self.store.confirmed is not None:
+            self.bound = self.store.confirmed
         self.store.open()
         self.topics = TopicTable(BrokerConfig(), self.clock)
         self.offsets = ConsumerOffsets()
         self.clients: ClientTable[Connection] = ClientTable()
         self.counters = Counters()
+        check_rules = CheckRules(
+            timeout_ms=timeout_ms, times_max=times_max, interval_ms=60_000, **(rules or {})
+        )
+        self.table = HalfTable(self.store, self.offsets)
+        self.admission = half_admission_feature(
+            self.table, check_rules, broker_ip="127.0.0.1", rejected=rejected
+        )
         self.writer = Writer(
             self.store,
             message_bytes_max=self.store.config.message_bytes_max,
             counters=self.counters,
+            rewrites=self.admission.rewrites,
         )
         self.feature: Feature = transaction_feature(
+            self.table,
             store=self.store,
             clients=self.clients,
             topics=self.topics,
-            offsets=self.offsets,
             writer=self.writer,
             clock=self.clock,
-            rules=CheckRules(timeout_ms=timeout_ms, times_max=times_max, interval_ms=60_000, **(rules or {})),
+            rules=check_rules,
             store_host=STORE_HOST,
-            broker_ip="127.0.0.1",
-            rejected=rejected,
             persist=self._persist,
             counters=self.counters,
         )
-        self.writer.rewrites.extend(self.feature.rewrites)
-        (table,) = self.feature.state
-        self.table = cast(HalfTable, table)
         for each in (self.offsets, self.table):
             path = folder / "config" / each.file_name
             if path.exists():
@@ -129,7 +133,7 @@ class Rig:
             (self.folder / "config" / each.file_name).write_text(each.encode())
 
     async def _persist(self) -> None:
-        """A life whose tables are never saved in time, unless told to."""
+        """Persist nothing: tables are saved by `save` only, as by a broker that dies before its time comes."""
 
     def kill(self, copy: Path) -> Path:
         shutil.copytree(self.folder, copy)
@@ -137,7 +141,7 @@ class Rig:
         return copy
 
     def reopened(self, copy: Path) -> "Rig":
-        """The next life, after this process died now."""
+        """Open the store again as the next process does after a kill."""
         return Rig(self.kill(copy), self.clock)
 
     def close(self) -> None:
@@ -156,8 +160,8 @@ class Rig:
     def leave(self, peer: Peer, group: str = GROUP) -> None:
         self.clients.unregister_producer(group, cast(Connection, peer))
 
-    def put(self, message: PendingMessage, *, internal: bool = False) -> Put:
-        outcome: list[Put] = []
+    def put(self, message: PendingMessage, *, internal: bool = False) -> WriteResult:
+        outcome: list[WriteResult] = []
         self.writer.put(message, outcome.append, internal=internal)
         return outcome[0]
 
@@ -239,7 +243,7 @@ class Rig:
     def ops(self) -> list[bytes]:
         return [message.body for message in read_queue(self.store, TRANS_OP_HALF_TOPIC)]
 
-    def aside(self) -> list[StoredMessage]:
+    def given_up(self) -> list[StoredMessage]:
         return read_queue(self.store, TRANS_CHECK_MAX_TIME_TOPIC)
 
     def progress(self) -> tuple[int | None, int | None]:

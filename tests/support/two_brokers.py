@@ -1,4 +1,4 @@
-"""A real cluster of two masters: the name server and `broker-a` of `Cluster`, and a second process `broker-b`."""
+"""A real cluster of two masters: the name server and `broker-a` of `ServerCluster`, and a second process `broker-b`."""
 
 import os
 import signal
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rocketeer.bench.processes import ServerFailed, ServerProcess
-from rocketeer.bench.servers import HOST, Cluster
+from rocketeer.bench.servers import HOST, ServerCluster, write_conf
 from rocketeer.config.ports import free_ports
 from rocketeer.testing.cluster import START_TRIES
 from support.cluster import TEST_CONF, started
 
 
-class TwoBrokers(Cluster):
+class TwoBrokers(ServerCluster):
     """Both brokers are in DefaultCluster; `broker` and `second` are their addresses."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class TwoBrokers(Cluster):
             "storePathCommitLog": self.second_store / "commitlog",
             **TEST_CONF,
         }
-        path = self._write_conf("broker-b.conf", conf)
+        path = write_conf(self.folder / "broker-b.conf", conf)
         command = [sys.executable, "-m", "rocketeer.cli.main", "broker", "-c", str(path), "-n", self.namesrv]
         log = self.folder / "broker-b.out"
         self._second = ServerProcess(command, log=log, env={"PYTHONUNBUFFERED": "1"})

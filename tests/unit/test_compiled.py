@@ -60,3 +60,11 @@ def test_compiled_means_all_of_them() -> None:
 
 def test_the_tests_run_what_they_were_told_to() -> None:
     assert (os.environ.get("ROCKETEER_PLAIN", "") in ("", "0") and bool(built())) == compiled.COMPILED
+
+
+def test_what_stands_in_for_each_compiled_module_is_said() -> None:
+    for path in HOME.rglob("_*.pyx"):
+        twin = path.with_name(f"{path.stem.removeprefix('_')}_plain.py")
+        name = path.relative_to(HOME).with_suffix("").as_posix()
+        assert compiled.__doc__ is not None
+        assert twin.exists() or f"`{name}`" in compiled.__doc__ or name.startswith("engine/"), name

@@ -8,8 +8,8 @@ import pytest
 from rocketeer.config import (
     BrokerConfig,
     NamesrvConfig,
-    Role,
     ServerConfig,
+    ServerRole,
     StoreConfig,
     effective_properties,
     read_config,
@@ -79,14 +79,14 @@ def test_every_key_with_another_default_stands_in_the_table() -> None:
         key.name
         for key in known_keys().values()
         if key.is_of_4_9
-        and key.owner in Role.BROKER.classes
+        and key.owner in ServerRole.BROKER.classes
         and key.default is not None
         and not key.default.startswith("$")
         and ours.get(key.name, key.default) != key.default
     ]
     assert different == ["enablePropertyFilter"]
     assert all(f"`{name}`" in named for name in different)
-    name_servers = effective_properties(NamesrvConfig(), role=Role.NAMESRV)
+    name_servers = effective_properties(NamesrvConfig(), role=ServerRole.NAMESRV)
     for key in known_keys().values():
         if key.is_of_4_9 and key.owner == "NamesrvConfig" and not (key.default or "$").startswith("$"):
             assert name_servers[key.name] == key.default

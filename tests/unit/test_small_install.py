@@ -124,6 +124,34 @@ def test_what_a_users_own_module_lacks_is_not_an_extras_matter(tmp_path: Path) -
     assert "rocketeer[server]" not in ran.stderr
 
 
+@pytest.mark.parametrize("text", ["import rocketeer_shop", "import wanting"])
+def test_neither_is_what_a_module_lacks_that_is_named_like_ours_or_that_it_imports(
+    text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(f"{text}\n")
+    (tmp_path / "rocketeer_shop.py").write_text("import numpy\n")
+    (tmp_path / "wanting.py").write_text("import numpy\n")
+    code = f"import os; os.chdir({str(tmp_path)!r}); sys.path.insert(0, '')\n" + RUN
+    ran = python(code, "run", "shop:app", hidden={"numpy"}, program=sys.executable)
+    assert "rocketeer[server]" not in ran.stderr
+    assert 'shop.py", line 1' in ran.stderr, "where it was wanted"
+
+
+def test_neither_is_what_a_startup_hook_lacks(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from rocketeer import App\n"
+        "app = App(nameserver='127.0.0.1:1')\n"
+        "@app.listener('T', group='G')\n"
+        "def bill(message): ...\n"
+        "@app.on_startup\n"
+        "def load(): import numpy\n"
+    )
+    code = f"import os; os.chdir({str(tmp_path)!r}); sys.path.insert(0, '')\n" + RUN
+    ran = python(code, "run", "shop:app", hidden={"numpy"}, program=sys.executable)
+    assert "UsersImportFailed" in ran.stderr, ran.stderr
+    assert "in load" in ran.stderr
+
+
 def test_nothing_else_comes_along() -> None:
     listed = python(
         "import importlib.metadata as m; print(*sorted(d.name for d in m.distributions()))", hidden=()

@@ -3,10 +3,12 @@
 A method is a plan of `admin.plans`, where its text and options stand, and one line here.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
-from rocketeer.admin.calling import PlanMethod
 from rocketeer.admin.context import AdminContext
+from rocketeer.admin.plan_method import PlanMethod
 from rocketeer.admin.plans import acl
 from rocketeer.admin.plans import clusters as cluster_plans
 from rocketeer.admin.plans import groups as group_plans
@@ -25,11 +27,15 @@ from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed
 from rocketeer.security.tls import TlsConfig
 
+D = TypeVar("D")
 NOT_RUNNING = "this Admin is not running: use it in a (async) with block, or start() it first"
 
 
-class AdminBase:
-    """What `Admin` is told and what it can do, for threads and for asyncio alike; its context while it runs."""
+class AdminBase(ABC):
+    """Asks name servers and brokers. Without an address: NAMESRV_ADDR.
+
+    Threads may share one; of `rocketeer.aio`'s each event loop has its own.
+    """
 
     def __init__(
         self,
@@ -48,14 +54,25 @@ class AdminBase:
         self._security = connection_security(access_key, secret_key, tls, now_ms=self._clock.now_ms)
         self._context: AdminContext | None = None
 
+    @abstractmethod
+    def start(self) -> Awaitable[None] | None:
+        """Find the name servers' addresses; connections are made when they are needed."""
+
     def _open_context(self, nameservers: Sequence[str]) -> None:
         self._context = AdminContext(NameServers(nameservers), RouteCache(), self._clock, self._timeout_s)
 
     def context(self) -> AdminContext:
-        """What plans are given; for plans of your own."""
+        """What plans of your own are made with: name servers, routes, the time limit. Only while it runs."""
         if self._context is None:
             raise ClientClosed(NOT_RUNNING)
         return self._context
+
+    @staticmethod
+    def _running(driver: D | None) -> D:
+        """What runs the plans; raises ClientClosed before `start` and after `close`."""
+        if driver is None:
+            raise ClientClosed(NOT_RUNNING)
+        return driver
 
     # --- clusters and brokers --------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.clock import Clock
 
 
@@ -18,6 +18,6 @@ class AdminContext:
     timeout_s: float
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterRoutes:
         """As the clients' plans want it."""
-        return Cluster(self.routes, self.nameservers, self.timeout_s)
+        return ClusterRoutes(self.routes, self.nameservers, self.timeout_s)

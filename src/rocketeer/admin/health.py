@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from rocketeer.admin.results import Broker, BrokerRuntime, Failure, GroupMembers, GroupSummary, PerBroker
+from rocketeer.admin.results import (
+    BrokerRuntime,
+    ClusterBroker,
+    GroupMembers,
+    GroupSummary,
+    NotAnswered,
+    PerBroker,
+)
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.running_info import HeldQueue
@@ -14,7 +21,7 @@ BLOCKED_MS: Final = 60_000
 """So long may a member hold messages of a queue without finishing one."""
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """What a finding is about."""
 
     LAG = "lag"
@@ -26,7 +33,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HealthLimits:
     """What is still well."""
 
     lag_max: int = 10_000
@@ -38,7 +45,7 @@ class Limits:
 class Finding:
     """Something wrong, in a sentence."""
 
-    kind: Kind
+    kind: FindingKind
     who: str
     text: str
 
@@ -46,40 +53,40 @@ class Finding:
         return self.text
 
 
-def broker_findings(states: PerBroker[BrokerRuntime], limits: Limits) -> list[Finding]:
+def broker_findings(states: PerBroker[BrokerRuntime], limits: HealthLimits) -> list[Finding]:
     """Brokers that do not answer, and disks that are too full."""
-    found = [Finding(Kind.DEAD, each.who, str(each)) for each in states.failures]
+    found = [Finding(FindingKind.DEAD, each.who, str(each)) for each in states.failures]
     for broker, state in states:
         found += _disk(broker, state, limits)
     return found
 
 
-def _disk(broker: Broker, state: BrokerRuntime, limits: Limits) -> list[Finding]:
+def _disk(broker: ClusterBroker, state: BrokerRuntime, limits: HealthLimits) -> list[Finding]:
     ratio = state.disk_ratio
     if ratio is None or ratio <= limits.disk_ratio_max:
         return []
     text = f"the disk of {broker} is {ratio:.0%} full (limit {limits.disk_ratio_max:.0%})"
-    return [Finding(Kind.DISK, broker.address, text)]
+    return [Finding(FindingKind.DISK, broker.address, text)]
 
 
-def group_findings(groups: Iterable[GroupSummary], limits: Limits) -> list[Finding]:
+def group_findings(groups: Iterable[GroupSummary], limits: HealthLimits) -> list[Finding]:
     """Groups that are too far behind."""
     found: list[Finding] = []
     for each in groups:
         if each.lag is not None and each.lag > limits.lag_max:
             nobody = ", and no member is connected" if each.members == 0 else ""
             text = f"group {each.group} has {each.lag:,} messages left (limit {limits.lag_max:,}){nobody}"
-            found.append(Finding(Kind.LAG, each.group, text))
+            found.append(Finding(FindingKind.LAG, each.group, text))
     return found
 
 
-def member_findings(members: GroupMembers, now_ms: int, limits: Limits | None = None) -> list[Finding]:
+def member_findings(members: GroupMembers, now_ms: int, limits: HealthLimits | None = None) -> list[Finding]:
     """Members of one group that subscribe differently, or that have stopped."""
-    limits = limits or Limits()
-    found = [Finding(Kind.STUCK, each.who, str(each)) for each in members.failures]
+    limits = limits or HealthLimits()
+    found = [Finding(FindingKind.STUCK, each.who, str(each)) for each in members.failures]
     subscriptions: dict[frozenset[tuple[str, str, str]], list[str]] = {}
     for connection, info in members.running.items():
-        subscriptions.setdefault(_what(info.subscriptions), []).append(connection.client_id)
+        subscriptions.setdefault(_expressions(info.subscriptions), []).append(connection.client_id)
         # An ordered consumer may hold messages for long without being stuck.
         if info.properties.get("PROP_CONSUMEORDERLY") == "true":
             continue
@@ -88,7 +95,7 @@ def member_findings(members: GroupMembers, now_ms: int, limits: Limits | None = 
     if len(subscriptions) > 1:
         parts = "; ".join(", ".join(sorted(ids)) for ids in subscriptions.values())
         text = f"members of group {members.group} subscribe differently: {parts}"
-        found.append(Finding(Kind.SUBSCRIPTIONS, members.group, text))
+        found.append(Finding(FindingKind.SUBSCRIPTIONS, members.group, text))
     return found
 
 
@@ -109,7 +116,7 @@ def rebalance_findings(members: GroupMembers, queues: Iterable[MessageQueue]) ->
         who = holders.get(queue, [])
         if len(who) != 1:
             text = f"{_shown(queue)} is held by {' and '.join(sorted(who)) or 'no member'}"
-            found.append(Finding(Kind.REBALANCE, members.group, text))
+            found.append(Finding(FindingKind.REBALANCE, members.group, text))
     return found
 
 
@@ -117,20 +124,20 @@ def _shown(queue: MessageQueue) -> str:
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
 
 
-def _what(subscriptions: Iterable[Subscription]) -> frozenset[tuple[str, str, str]]:
+def _expressions(subscriptions: Iterable[Subscription]) -> frozenset[tuple[str, str, str]]:
     return frozenset((each.topic, each.expression, each.kind) for each in subscriptions)
 
 
 def _stuck(
-    client_id: str, queue: MessageQueue, held: HeldQueue, now_ms: int, limits: Limits
+    client_id: str, queue: MessageQueue, held: HeldQueue, now_ms: int, limits: HealthLimits
 ) -> list[Finding]:
     waited_ms = now_ms - held.last_consume_ms
     if held.cached_count <= 0 or held.dropped or waited_ms <= limits.blocked_ms:
         return []
     text = f"{client_id} {_shown(queue)} can't consume for a while, maybe blocked, {waited_ms}ms"
-    return [Finding(Kind.STUCK, client_id, text)]
+    return [Finding(FindingKind.STUCK, client_id, text)]
 
 
-def failure_findings(failures: Iterable[Failure]) -> list[Finding]:
+def failure_findings(failures: Iterable[NotAnswered]) -> list[Finding]:
     """Who did not answer, each once."""
-    return [Finding(Kind.DEAD, each, each) for each in dict.fromkeys(map(str, failures))]
+    return [Finding(FindingKind.DEAD, each, each) for each in dict.fromkeys(map(str, failures))]

@@ -6,10 +6,11 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from rocketeer.errors import RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.protocol.bodies.connections import ClientConnection, GroupConnections
-from rocketeer.protocol.bodies.consume_stats import ConsumeStats, QueueRange
+from rocketeer.protocol.bodies.consume_stats import ConsumeStats, TopicQueueStats
 from rocketeer.protocol.bodies.replica_group import ReplicaGroup
 from rocketeer.protocol.bodies.running_info import RunningInfo
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Broker:
+class ClusterBroker:
     """One broker process of a cluster; number 0 is the master of its name."""
 
     cluster: str
@@ -34,7 +35,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class NotAnswered:
     """Who did not answer, and why, in a sentence."""
 
     who: str
@@ -48,10 +49,10 @@ class Failure:
 class PerBroker(Generic[T]):
     """What each broker answered, in the order they were asked, and who did not answer."""
 
-    answers: Mapping[Broker, T]
-    failures: tuple[Failure, ...] = ()
+    answers: Mapping[ClusterBroker, T]
+    failures: tuple[NotAnswered, ...] = ()
 
-    def __iter__(self) -> Iterator[tuple[Broker, T]]:
+    def __iter__(self) -> Iterator[tuple[ClusterBroker, T]]:
         return iter(self.answers.items())
 
 
@@ -60,18 +61,20 @@ class ClusterMap:
     """All clusters, their broker names, and every broker process the name server knows."""
 
     clusters: Mapping[str, tuple[str, ...]]
-    brokers: tuple[Broker, ...]
+    brokers: tuple[ClusterBroker, ...]
 
-    def of(self, cluster: str | None = None) -> tuple[Broker, ...]:
+    def of(self, cluster: str | None = None) -> tuple[ClusterBroker, ...]:
         """The brokers of one cluster, masters before slaves; of all without a name."""
         return tuple(each for each in self.brokers if cluster is None or each.cluster == cluster)
 
-    def masters(self, cluster: str | None = None) -> tuple[Broker, ...]:
+    def masters(self, cluster: str | None = None) -> tuple[ClusterBroker, ...]:
         return tuple(each for each in self.of(cluster) if each.is_master)
 
-    def at(self, address: str) -> Broker:
+    def at(self, address: str) -> ClusterBroker:
         """The broker with this address; one the name server does not know has no name."""
-        return next((each for each in self.brokers if each.address == address), Broker("", "", 0, address))
+        return next(
+            (each for each in self.brokers if each.address == address), ClusterBroker("", "", 0, address)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class ReplicaGroups:
     """Groups of brokers that elect their leader; names of which no member answered are in `failures`."""
 
     groups: tuple[ReplicaGroup, ...]
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NotAnswered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +166,8 @@ class TopicStatus:
     """A topic's queues on all brokers that have it."""
 
     topic: str
-    queues: Mapping[MessageQueue, QueueRange]
-    failures: tuple[Failure, ...] = ()
+    queues: Mapping[MessageQueue, TopicQueueStats]
+    failures: tuple[NotAnswered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,7 @@ class GroupProgress:
     group: str
     stats: ConsumeStats
     connections: GroupConnections | None = None
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NotAnswered, ...] = ()
 
     @property
     def lag(self) -> int:
@@ -197,7 +200,7 @@ class GroupSummary:
     message_model: str | None = None
     tps: float | None = None
     lag: int | None = None
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NotAnswered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ class GroupMembers:
     group: str
     connections: GroupConnections
     running: Mapping[ClientConnection, RunningInfo]
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NotAnswered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +220,15 @@ class TopicGroups:
     topic: str
     clusters: tuple[str, ...]
     groups: tuple[str, ...]
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NotAnswered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """Where a change was made; who did not take it is in `failures`."""
 
-    brokers: tuple[Broker, ...]
-    failures: tuple[Failure, ...] = ()
+    brokers: tuple[ClusterBroker, ...]
+    failures: tuple[NotAnswered, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +236,10 @@ class OffsetChange:
     """One queue of a reset: where its group was and is now."""
 
     queue: MessageQueue
-    offset: int
-    broker_offset: int | None = None
-    consumer_offset: int | None = None
-    offset_at_time: int | None = None
+    offset: QueueOffset
+    broker_offset: QueueOffset | None = None
+    consumer_offset: QueueOffset | None = None
+    offset_at_time: QueueOffset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +250,7 @@ class OffsetReset:
     topic: str
     online: bool
     changes: tuple[OffsetChange, ...]
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NotAnswered, ...] = ()
 
 
 class TrackState(Enum):
@@ -285,4 +288,4 @@ class TopicActivity:
     out_tps: float | None = None
     in_24h: int | None = None
     out_24h: int | None = None
-    failures: tuple[Failure, ...] = field(default=())
+    failures: tuple[NotAnswered, ...] = field(default=())

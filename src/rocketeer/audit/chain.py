@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketeer.audit.log import DAMAGE, ChunkResult
-from rocketeer.audit.place import Chunk, StoreLook
-from rocketeer.audit.queues import HOLE, WRONG_TAG, Delays, QueueLife
+from rocketeer.audit.overview import Chunk, StoreOverview
+from rocketeer.audit.queues import HOLE, WRONG_TAG, Delays, QueueSpan
 from rocketeer.audit.report import AuditReport
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.walk import Stop
@@ -19,8 +19,8 @@ from rocketeer.store.base_names import base_name
 NO_FILE: Final = "file of the log is missing"
 NO_FILLER: Final = "file of the log ends too early"
 TORN: Final = "log ends in bytes that are no record"
-_LATER_LIFE: Final = (HOLE,)
-"""What counts of a queue's former lives: its entries are gone with the topic."""
+_LATER_SPAN: Final = (HOLE,)
+"""What counts of a queue's earlier spans: their entries are gone with the topic."""
 
 
 def chunks_again(results: list[ChunkResult]) -> list[Chunk]:
@@ -67,12 +67,12 @@ def by_segment(results: Iterable[ChunkResult]) -> list[tuple[int, list[ChunkResu
     return sorted(found.items())
 
 
-def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport) -> LogOffset:
+def check_files(overview: StoreOverview, results: list[ChunkResult], report: AuditReport) -> LogOffset:
     """Files follow each other and end as they must; where the log ends."""
-    log_end = expected = look.log_min
+    log_end = expected = overview.log_min
     for base, mine in by_segment(results):
         segment = mine[0].chunk.segment
-        if base != expected and expected != look.log_min:
+        if base != expected and expected != overview.log_min:
             report.findings.add(
                 NO_FILE, "commitlog", expected, f"a file {base_name(expected)}", base_name(base)
             )
@@ -98,7 +98,7 @@ def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport
             report.findings.add(NO_FILLER, segment.name, base + open_at.end, "a record or a filler", found)
             log_end = expected
         elif open_at.stop == Stop.BAD:
-            if look.exact:
+            if overview.exact:
                 report.findings.add(
                     TORN, segment.name, base + open_at.end, "a record or zeros", open_at.reason
                 )
@@ -111,67 +111,69 @@ def check_files(look: StoreLook, results: list[ChunkResult], report: AuditReport
 
 @dataclass(slots=True)
 class QueueSum:
-    """A queue over the whole log: its last life."""
+    """A queue over the whole log: its last span."""
 
     matched: int = 0
     lagging: int = 0
     deleted: int = 0
     next: int = 0
-    lives: int = 0
+    spans: int = 0
 
 
-def chain_lives(
-    look: StoreLook, results: list[ChunkResult], report: AuditReport
+def chain_spans(
+    overview: StoreOverview, results: list[ChunkResult], report: AuditReport
 ) -> dict[tuple[str, int], QueueSum]:
-    """Queues count on from chunk to chunk; only what the last life lacks is a fault."""
-    rows: dict[tuple[str, int], list[QueueLife]] = {}
+    """Queues count on from chunk to chunk; only what the last span lacks is a fault."""
+    rows: dict[tuple[str, int], list[QueueSpan]] = {}
     for _, mine in by_segment(results):
         for result in mine:
-            for life in result.lives:
-                rows.setdefault((life.topic, life.queue_id), []).append(life)
-    return {key: _chain(look, key, lives, report) for key, lives in rows.items()}
+            for span in result.spans:
+                rows.setdefault((span.topic, span.queue_id), []).append(span)
+    return {key: _chain(overview, key, spans, report) for key, spans in rows.items()}
 
 
-def _chain(look: StoreLook, key: tuple[str, int], lives: list[QueueLife], report: AuditReport) -> QueueSum:
+def _chain(
+    overview: StoreOverview, key: tuple[str, int], spans: list[QueueSpan], report: AuditReport
+) -> QueueSum:
     total = QueueSum()
-    last_life: list[QueueLife] = []
-    for life in lives:
-        is_first = not total.lives
-        if is_first and look.log_min == 0 and life.first != 0:
-            _hole(report, key, life, 0)
-        if not is_first and life.first != total.next:
-            if life.first == 0:
-                _forget(report, last_life)
-                last_life = []
+    last_span: list[QueueSpan] = []
+    for span in spans:
+        is_first = not total.spans
+        if is_first and overview.log_min == 0 and span.first != 0:
+            _hole(report, key, span, 0)
+        if not is_first and span.first != total.next:
+            if span.first == 0:
+                _forget(report, last_span)
+                last_span = []
                 total.matched = total.lagging = 0
-                total.lives += 1
+                total.spans += 1
             else:
-                _hole(report, key, life, total.next)
-        total.lives = max(total.lives, 1)
-        last_life.append(life)
-        total.next = life.next
-        total.matched += life.matched
-        total.lagging += life.lagging
-        total.deleted += life.deleted
-    for life in last_life:
-        report.findings.take(life.wrong)
-    if total.lives > 1:
+                _hole(report, key, span, total.next)
+        total.spans = max(total.spans, 1)
+        last_span.append(span)
+        total.next = span.next
+        total.matched += span.matched
+        total.lagging += span.lagging
+        total.deleted += span.deleted
+    for span in last_span:
+        report.findings.take(span.wrong)
+    if total.spans > 1:
         report.notes.append(
-            f"{key[0]}/{key[1]} counts from 0 again {total.lives - 1} times: its topic was deleted and made again"
+            f"{key[0]}/{key[1]} counts from 0 again {total.spans - 1} times: its topic was deleted and made again"
         )
     return total
 
 
-def _forget(report: AuditReport, lives: list[QueueLife]) -> None:
-    for life in lives:
-        for kind in _LATER_LIFE:
-            report.findings.more(kind, life.wrong.counts.get(kind, 0))
-        report.findings.kept += [one for one in life.wrong.kept if one.kind in _LATER_LIFE]
+def _forget(report: AuditReport, spans: list[QueueSpan]) -> None:
+    for span in spans:
+        for kind in _LATER_SPAN:
+            report.findings.more(kind, span.wrong.counts.get(kind, 0))
+        report.findings.kept += [one for one in span.wrong.kept if one.kind in _LATER_SPAN]
 
 
-def _hole(report: AuditReport, key: tuple[str, int], life: QueueLife, expected: int) -> None:
+def _hole(report: AuditReport, key: tuple[str, int], span: QueueSpan, expected: int) -> None:
     name = f"{key[0]}/{key[1]}"
-    report.findings.add(HOLE, name, life.first_at, f"queue offset {expected}", life.first)
+    report.findings.add(HOLE, name, span.first_at, f"queue offset {expected}", span.first)
 
 
 def check_delays(results: list[ChunkResult], defaults_ms: tuple[int, ...], report: AuditReport) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.audit.place import StoreLook
+from rocketeer.audit.overview import StoreOverview
 from rocketeer.audit.report import Findings
 from rocketeer.errors import BadRecord
 from rocketeer.model.offsets import LogOffset, QueueOffset
@@ -21,7 +21,7 @@ from rocketeer.record.vectorised import fixed_fields
 from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
-from rocketeer.store.store_files import LogFiles
+from rocketeer.store.store_files import LogFilesView
 
 NOWHERE: Final = "queue entry points to no record of its queue"
 BLANK_INSIDE: Final = "blank among queue entries"
@@ -43,9 +43,11 @@ class QueueResult:
     findings: Findings
 
 
-def check_queue(look: StoreLook, task: QueueTask, log_min: LogOffset, log_end: LogOffset) -> QueueResult:
+def check_queue(
+    overview: StoreOverview, task: QueueTask, log_min: LogOffset, log_end: LogOffset
+) -> QueueResult:
     """All entries of a queue; `log_end` is how far the log was read."""
-    folder = look.path("consumequeue") / task.topic / str(task.queue_id)
+    folder = overview.path("consumequeue") / task.topic / str(task.queue_id)
     name = f"consumequeue/{task.topic}/{task.queue_id}"
     findings = Findings()
     alive = expired = 0
@@ -66,7 +68,7 @@ def check_queue(look: StoreLook, task: QueueTask, log_min: LogOffset, log_end: L
         old = real & (entries["log_offset"] < log_min)
         expired += int(np.count_nonzero(old))
         now = real & ~old
-        if not look.exact:  # written since, or before the log's last bytes reached the disk
+        if not overview.exact:  # written since, or before the log's last bytes reached the disk
             now &= entries["log_offset"] < log_end
         count = int(np.count_nonzero(now))
         alive += count
@@ -74,7 +76,7 @@ def check_queue(look: StoreLook, task: QueueTask, log_min: LogOffset, log_end: L
             places = np.flatnonzero(now)
             parts.append((first, places))
     if alive != task.matched:
-        _look_up(look, task, folder, name, parts, findings)
+        _look_up(overview, task, folder, name, parts, findings)
     return QueueResult(alive, expired, findings)
 
 
@@ -93,14 +95,14 @@ def _files(folder: Path, name: str, findings: Findings) -> list[tuple[int, NDArr
 
 
 def _look_up(
-    look: StoreLook,
+    overview: StoreOverview,
     task: QueueTask,
     folder: Path,
     name: str,
     parts: list[tuple[int, NDArray[Any]]],
     findings: Findings,
 ) -> None:
-    log = LogFiles(Path(look.store))
+    log = LogFilesView(Path(overview.store))
     topic = task.topic.encode()
     for first, places in parts:
         raw = (folder / base_name(first * ENTRY_BYTES)).read_bytes()
@@ -124,7 +126,7 @@ def _look_up(
 
 
 def _are_there(
-    log: LogFiles, entries: NDArray[Any], numbers: NDArray[np.int64], topic: bytes, queue_id: int
+    log: LogFilesView, entries: NDArray[Any], numbers: NDArray[np.int64], topic: bytes, queue_id: int
 ) -> NDArray[np.bool_]:
     """Whether each entry's record is in the log, all at once; False also where only a closer look can tell."""
     there = np.zeros(len(entries), dtype=bool)
@@ -151,9 +153,14 @@ def _are_there(
 
 
 def _record_words(
-    log: LogFiles, log_offset: LogOffset, size: int, topic: bytes, queue_id: int, queue_offset: QueueOffset
+    log: LogFilesView,
+    log_offset: LogOffset,
+    size: int,
+    topic: bytes,
+    queue_id: int,
+    queue_offset: QueueOffset,
 ) -> str | None:
-    """None if the record is there, else what is."""
+    """What is at `log_offset` instead of the entry's record, in words; None if the record is there."""
     base = log.base_of(log_offset)
     if base is None:
         return "no file of the log"

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.audit.place import StoreLook
+from rocketeer.audit.overview import StoreOverview
 from rocketeer.audit.report import Findings
+from rocketeer.model.offsets import LogOffset
 from rocketeer.store.index_layout import ENTRY, HEADER, SLOT, IndexHeader, file_bytes
 
 NO_KEY: Final = "key without its index entry"
@@ -37,8 +38,8 @@ class IndexPlace:
     count: int
     """Entries 1 ... count."""
     begin_ms: int
-    low: int
-    high: int
+    low: LogOffset
+    high: LogOffset
     """The smallest and the largest log offset."""
     in_order: bool
 
@@ -66,7 +67,7 @@ def index_paths(store: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if len(path.name) == 17 and path.name.isdigit())
 
 
-def check_index_file(look: StoreLook, path: Path) -> IndexFileResult:
+def check_index_file(overview: StoreOverview, path: Path) -> IndexFileResult:
     """Header and ways of one file."""
     findings = Findings()
     name = f"index/{path.name}"
@@ -89,13 +90,19 @@ def check_index_file(look: StoreLook, path: Path) -> IndexFileResult:
     entries = np.frombuffer(raw, ENTRY, count + 1, entries_at)
     slots = np.frombuffer(raw, SLOT, slots_max, HEADER.size).astype(np.int64)
     offsets = entries["log_offset"][1:].astype(np.int64)
-    safe = _safe_count(look, header, entries, offsets)
+    safe = _safe_count(overview, header, entries, offsets)
     _check_ways(name, entries, slots, safe, findings)
     if safe == count:
         _check_header(name, header, offsets, slots, findings)
     in_order = bool((offsets[1:] >= offsets[:-1]).all())
     place = IndexPlace(
-        str(path), slots_max, count, header.begin_ms, int(offsets.min()), int(offsets.max()), in_order
+        str(path),
+        slots_max,
+        count,
+        header.begin_ms,
+        LogOffset(int(offsets.min())),
+        LogOffset(int(offsets.max())),
+        in_order,
     )
     return IndexFileResult(place, count, count - safe, findings)
 
@@ -132,20 +139,20 @@ def slots_of(raw: Any, header: IndexHeader) -> int | None:
 
 
 def _safe_count(
-    look: StoreLook, header: IndexHeader, entries: NDArray[Any], offsets: NDArray[np.int64]
+    overview: StoreOverview, header: IndexHeader, entries: NDArray[Any], offsets: NDArray[np.int64]
 ) -> int:
     """Entries before the part that may be half written."""
-    if look.exact:
+    if overview.exact:
         return len(offsets)
     times = header.begin_ms + entries["seconds"][1:].astype(np.int64) * 1000
-    late = (offsets >= look.index_tail.offset) | (times >= look.index_tail.time_ms)
+    late = (offsets >= overview.index_tail.offset) | (times >= overview.index_tail.time_ms)
     return int(np.flatnonzero(late)[0]) if late.any() else len(offsets)
 
 
 def _check_ways(
     name: str, entries: NDArray[Any], slots: NDArray[np.int64], safe: int, findings: Findings
 ) -> None:
-    """From its slot over newer entries there is one way to every entry.
+    """Check that every entry can be reached from its slot over newer entries, in one way only.
 
     An entry's older one stands before it, in the same slot, and is nobody else's: so the entries form rows, each of
     one slot, and every entry is on the way if the first ones of the rows are the ones that the slots name.
@@ -197,10 +204,10 @@ def _check_header(
 
 
 def compare_index(
-    look: StoreLook,
+    overview: StoreOverview,
     places: list[IndexPlace],
-    low: int,
-    high: int,
+    low: LogOffset,
+    high: LogOffset,
     keys: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
     findings: Findings,
 ) -> IndexCompared:
@@ -215,15 +222,16 @@ def compare_index(
     ):
         wrong = (found_times >= 0) & (np.abs(times - found_times) >= 2_000)
         for at in np.flatnonzero(wrong)[:20].tolist():
-            file = _file_of(places, int(offsets[at]))
-            findings.add(BAD_TIME, file, int(offsets[at]), f"{times[at]} ms", f"{found_times[at]} ms", 0)
+            log_offset = LogOffset(int(offsets[at]))
+            file = _file_of(places, log_offset)
+            findings.add(BAD_TIME, file, log_offset, f"{times[at]} ms", f"{found_times[at]} ms", 0)
         findings.more(BAD_TIME, int(np.count_nonzero(wrong)))
         return result
     wanted = Counter(zip(offsets.tolist(), hashes.tolist(), strict=True))
     there = Counter(zip(found_offsets.tolist(), found_hashes.tolist(), strict=True))
     stored_ms = dict(zip(offsets.tolist(), times.tolist(), strict=True))
     for (offset, hashed), count in sorted((wanted - there).items()):
-        if look.index_tail.covers(offset, stored_ms[offset]):
+        if overview.index_tail.covers(offset, stored_ms[offset]):
             result.lagging += count
             continue
         findings.add(
@@ -239,7 +247,7 @@ def compare_index(
 
 
 def entries_between(
-    places: list[IndexPlace], low: int, high: int
+    places: list[IndexPlace], low: LogOffset, high: LogOffset
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Key hash, log offset and time (-1: not told) of the entries that point to [low, high)."""
     parts = []
@@ -267,7 +275,7 @@ def entries_between(
     return hashes, offsets, stored
 
 
-def _bisect(entries: NDArray[Any], wanted: int, low: int, high: int) -> int:
+def _bisect(entries: NDArray[Any], wanted: LogOffset, low: int, high: int) -> int:
     while low < high:
         middle = (low + high) // 2
         if int(entries["log_offset"][middle]) < wanted:
@@ -277,7 +285,7 @@ def _bisect(entries: NDArray[Any], wanted: int, low: int, high: int) -> int:
     return low
 
 
-def _file_of(places: list[IndexPlace], offset: int) -> str:
-    found = next((place.path for place in places if place.low <= offset <= place.high), None)
+def _file_of(places: list[IndexPlace], log_offset: LogOffset) -> str:
+    found = next((place.path for place in places if place.low <= log_offset <= place.high), None)
     found = found or (places[-1].path if places else "index")
     return "index/" + Path(found).name if places else "index"

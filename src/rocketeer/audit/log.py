@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.audit.index import IndexCompared, IndexPlace, compare_index
-from rocketeer.audit.place import Chunk, StoreLook
-from rocketeer.audit.queues import Delays, QueueLife, queue_lives
+from rocketeer.audit.overview import Chunk, StoreOverview
+from rocketeer.audit.queues import Delays, QueueSpan, queue_spans
 from rocketeer.audit.report import Findings
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.layout import RECORD_PLACE, body_crc, head_of
@@ -43,7 +43,7 @@ class ChunkResult:
     record_bytes: int = 0
     unseen: int = 0
     last_store_ms: int = 0
-    lives: list[QueueLife] = field(default_factory=list)
+    spans: list[QueueSpan] = field(default_factory=list)
     index: IndexCompared = field(default_factory=IndexCompared)
     delays: Delays = field(default_factory=Counter)
     findings: Findings = field(default_factory=Findings)
@@ -51,18 +51,19 @@ class ChunkResult:
     """Its file was deleted before it could be read."""
 
     @property
-    def covered(self) -> tuple[int, int]:
+    def covered(self) -> tuple[LogOffset, LogOffset]:
         """The part of the log this is about."""
         base, start = self.chunk.segment.base, self.start
         assert start is not None
-        return base + start, base + (self.chunk.segment.size if self.stop == Stop.BLANK else self.end)
+        end = self.chunk.segment.size if self.stop == Stop.BLANK else self.end
+        return LogOffset(base + start), LogOffset(base + end)
 
 
-def check_chunk(look: StoreLook, chunk: Chunk, places: list[IndexPlace]) -> ChunkResult:
+def check_chunk(overview: StoreOverview, chunk: Chunk, places: list[IndexPlace]) -> ChunkResult:
     """All there is to say about the records of a chunk."""
     result = ChunkResult(chunk)
     try:
-        with look.path(chunk.segment.name).open("rb") as file:
+        with overview.path(chunk.segment.name).open("rb") as file:
             size = file.seek(0, 2)
             if not size:
                 result.start, result.stop = 0, Stop.UNWRITTEN
@@ -72,12 +73,12 @@ def check_chunk(look: StoreLook, chunk: Chunk, places: list[IndexPlace]) -> Chun
         result.is_gone = True
         return result
     with buf:
-        _read(look, chunk, places, buf, result)
+        _read(overview, chunk, places, buf, result)
     return result
 
 
 def _read(
-    look: StoreLook, chunk: Chunk, places: list[IndexPlace], buf: mmap.mmap, result: ChunkResult
+    overview: StoreOverview, chunk: Chunk, places: list[IndexPlace], buf: mmap.mmap, result: ChunkResult
 ) -> None:
     base = chunk.segment.base
     start = chunk.begin if chunk.known else find_record(buf, chunk.begin, chunk.end, base)
@@ -87,10 +88,10 @@ def _read(
     result.start = at = start
     topics = Topics()
     walks: list[Walk] = []
-    grows = not look.exact and chunk.segment.is_last
+    grows = not overview.exact and chunk.segment.is_last
     asked = -1
     while True:
-        found = _walk_settled(look, chunk, buf, at, topics)
+        found = _walk_settled(overview, chunk, buf, at, topics)
         walks.append(found)
         result.end, result.stop, result.reason = found.end, found.stop, found.reason
         if found.stop == Stop.RANGE:
@@ -117,15 +118,15 @@ def _read(
     _count(result, rows)
     _own_faults(chunk, buf, rows, result.findings)
     in_place = rows["faults"] & BAD_PLACE == 0
-    result.lives = queue_lives(look, base, rows[in_place], topics.names, result.delays)
+    result.spans = queue_spans(overview, base, rows[in_place], topics.names, result.delays)
     if places:
-        result.index = compare_index(look, places, *result.covered, _keys(walks, base), result.findings)
+        result.index = compare_index(overview, places, *result.covered, _keys(walks, base), result.findings)
 
 
-def _walk_settled(look: StoreLook, chunk: Chunk, buf: mmap.mmap, at: int, topics: Topics) -> Walk:
-    """At the end of a log that is being written a record may be half there: it will be whole in a moment."""
+def _walk_settled(overview: StoreOverview, chunk: Chunk, buf: mmap.mmap, at: int, topics: Topics) -> Walk:
+    """Walk the chunk; at the end of a log being written, retry until a half-written record is complete."""
     found = walk(buf, at, chunk.end, chunk.segment.base, topics)
-    tries = _TRIES if not look.exact and chunk.segment.is_last else 0
+    tries = _TRIES if not overview.exact and chunk.segment.is_last else 0
     while tries and _may_settle(found):
         tries -= 1
         time.sleep(_SETTLE_S)

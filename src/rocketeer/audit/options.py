@@ -15,10 +15,12 @@ Exact: TypeAlias = Annotated[
         "[default: only if the store has a file `abort`: its broker runs, or died]",
     ),
 ]
-DelayLevels: TypeAlias = Annotated[
+DelayLevelsOption: TypeAlias = Annotated[
     str | None, typer.Option(help="The broker's messageDelayLevel, if it is not the default.")
 ]
-Shown: TypeAlias = Annotated[int, typer.Option(min=1, help="How many findings to show; all are counted.")]
+ShownOption: TypeAlias = Annotated[
+    int, typer.Option(min=1, help="How many findings to show; all are counted.")
+]
 JsonFile: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - for the terminal.")
 ]

@@ -1,7 +1,7 @@
 """Consume queues against the log, from the log's side: every record of a chunk must have its entry, at its place.
 
-Records come in the order of the log. The ones of a queue, as long as their offsets count up, are one life of that
-queue: a topic that was deleted and made again counts from 0 again, and only its last life has a queue.
+Records come in the order of the log. The ones of a queue, as long as their offsets count up, are one span of that
+queue: a topic that was deleted and made again counts from 0 again, and only its last span has a queue.
 """
 
 import os
@@ -15,30 +15,31 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.audit.place import StoreLook
+from rocketeer.audit.overview import StoreOverview
 from rocketeer.audit.report import Findings
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX, ADDRESS_MIN, UNIT
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
-from rocketeer.store.store_files import QueueFiles
+from rocketeer.store.store_files import QueueFilesView
 
 HOLE: Final = "queue offsets have a hole"
 NO_ENTRY: Final = "record without its queue entry"
 WRONG_ENTRY: Final = "queue entry says another place or size"
 WRONG_TAG: Final = "queue entry has a wrong tag code"
+FIRST: Final = QueueOffset(0)
 
 
 @dataclass(slots=True)
-class QueueLife:
+class QueueSpan:
     """Records of one queue in one chunk, counting up from `first`; `next` is what must follow."""
 
     topic: str
     queue_id: int
-    first: int
-    first_at: int
-    next: int = 0
+    first: QueueOffset
+    first_at: LogOffset
+    next: QueueOffset = FIRST
     records: int = 0
     matched: int = 0
     lagging: int = 0
@@ -50,33 +51,33 @@ Delays = Counter[tuple[int, int]]
 """(delay level, ms from storing to the time in the queue entry) -> how many."""
 
 
-def queue_lives(
-    look: StoreLook, base: LogOffset, rows: NDArray[Any], names: list[str], delays: Delays
-) -> list[QueueLife]:
-    """The lives of all queues in these rows, compared with the queues' files. `delays` counts what levels mean."""
+def queue_spans(
+    overview: StoreOverview, base: LogOffset, rows: NDArray[Any], names: list[str], delays: Delays
+) -> list[QueueSpan]:
+    """The spans of all queues in these rows, compared with the queues' files. `delays` counts what levels mean."""
     seen = rows[(rows["sys_flag"] & TX_UNSEEN) == 0]
     if not len(seen):
         return []
     keys = (seen["topic"].astype(np.int64) << 32) | (seen["queue_id"].astype(np.int64) & 0xFFFFFFFF)
     order = np.argsort(keys, kind="stable")
     cuts = np.flatnonzero(np.diff(keys[order])) + 1
-    lives: list[QueueLife] = []
+    spans: list[QueueSpan] = []
     for places in np.split(order, cuts):
         mine = seen[places]
         topic, queue_id = names[int(mine["topic"][0])], int(mine["queue_id"][0])
-        for life, part in _split_lives(topic, queue_id, base, mine):
-            _compare(look, life, base, part, delays)
-            lives.append(life)
-    return lives
+        for span, part in _split_spans(topic, queue_id, base, mine):
+            _compare(overview, span, base, part, delays)
+            spans.append(span)
+    return spans
 
 
-def _split_lives(
+def _split_spans(
     topic: str, queue_id: int, base: LogOffset, mine: NDArray[Any]
-) -> list[tuple[QueueLife, NDArray[Any]]]:
+) -> list[tuple[QueueSpan, NDArray[Any]]]:
     offsets = mine["queue_offset"]
     name = f"{topic}/{queue_id}"
-    life = QueueLife(topic, queue_id, int(offsets[0]), base + int(mine["at"][0]))
-    found: list[tuple[QueueLife, NDArray[Any]]] = []
+    span = QueueSpan(topic, queue_id, QueueOffset(int(offsets[0])), LogOffset(base + int(mine["at"][0])))
+    found: list[tuple[QueueSpan, NDArray[Any]]] = []
     begin, expected = 0, int(offsets[0])
     # Where it does not count on; a record with a wrong number gives two such places, and is one finding.
     breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
@@ -91,84 +92,88 @@ def _split_lives(
         if value == expected:
             continue
         if value == 0:
-            life.next = expected
-            found.append((life, mine[begin:at]))
-            life = QueueLife(topic, queue_id, 0, base + int(mine["at"][at]))
+            span.next = QueueOffset(expected)
+            found.append((span, mine[begin:at]))
+            span = QueueSpan(topic, queue_id, FIRST, LogOffset(base + int(mine["at"][at])))
             begin, expected = at, 0
             continue
-        life.wrong.add(HOLE, name, base + int(mine["at"][at]), f"queue offset {expected}", value)
+        span.wrong.add(HOLE, name, base + int(mine["at"][at]), f"queue offset {expected}", value)
         if at + 1 < len(offsets) and int(offsets[at + 1]) == expected + 1:
             resumed = at + 1  # only this one is wrong
         else:
             expected = value
-    life.next = expected + len(offsets) - counted
-    found.append((life, mine[begin:]))
+    span.next = QueueOffset(expected + len(offsets) - counted)
+    found.append((span, mine[begin:]))
     return found
 
 
-def _compare(look: StoreLook, life: QueueLife, base: LogOffset, mine: NDArray[Any], delays: Delays) -> None:
-    life.records = len(mine)
-    folder = look.path("consumequeue") / life.topic / str(life.queue_id)
-    if _is_deleted(look, life.topic, folder):
-        life.deleted = len(mine)
+def _compare(
+    overview: StoreOverview, span: QueueSpan, base: LogOffset, mine: NDArray[Any], delays: Delays
+) -> None:
+    span.records = len(mine)
+    folder = overview.path("consumequeue") / span.topic / str(span.queue_id)
+    if _is_deleted(overview, span.topic, folder):
+        span.deleted = len(mine)
         return
     offsets, places = mine["queue_offset"], mine["at"] + base
     entries = _entries(folder, offsets)
     there = entries["size"] > 0
     end = 0
-    if not look.exact and not there.all():
+    if not overview.exact and not there.all():
         # The queue may be growing. First its end, then the entries again: what belongs below that end is there now.
-        end = QueueFiles(Path(look.store), life.topic, life.queue_id).bounds()[1]
+        end = QueueFilesView(Path(overview.store), span.topic, span.queue_id).bounds()[1]
         entries = _entries(folder, offsets)
         there = entries["size"] > 0
     if not there.all():
-        _missing(look, life, mine[~there], base, end)
+        _missing(overview, span, mine[~there], base, end)
         mine, places, offsets, entries = mine[there], places[there], offsets[there], entries[there]
-    name = f"consumequeue/{life.topic}/{life.queue_id}"
+    name = f"consumequeue/{span.topic}/{span.queue_id}"
     good = (entries["log_offset"] == places) & (entries["size"] == mine["size"])
-    for at in _first(life.wrong, WRONG_ENTRY, ~good):
+    for at in _first(span.wrong, WRONG_ENTRY, ~good):
         expected = f"entry {offsets[at]} with log offset {places[at]}, size {mine['size'][at]}"
         found = f"{entries['log_offset'][at]}, {entries['size'][at]}"
-        life.wrong.add(WRONG_ENTRY, name, int(offsets[at]), expected, found, 0)
+        span.wrong.add(WRONG_ENTRY, name, int(offsets[at]), expected, found, 0)
     codes = entries["tag_code"].astype(np.int64)
     expected_codes = mine["tag_code"].copy()
     tags_good = codes == expected_codes
     if (codes <= ADDRESS_MAX).any():
-        _follow_addresses(look, life, mine, codes, tags_good)
+        _follow_addresses(overview, span, mine, codes, tags_good)
     waiting = mine["level"] > 0
     if waiting.any():
-        _check_delays(look, mine, codes, tags_good, waiting, expected_codes, delays)
+        _check_delays(overview, mine, codes, tags_good, waiting, expected_codes, delays)
     tags_bad = good & ~tags_good
-    for at in _first(life.wrong, WRONG_TAG, tags_bad):
+    for at in _first(span.wrong, WRONG_TAG, tags_bad):
         expected = f"entry {offsets[at]} with tag code {expected_codes[at]}"
-        life.wrong.add(WRONG_TAG, name, int(offsets[at]), expected, int(codes[at]), 0)
-    life.matched = int(np.count_nonzero(good))
+        span.wrong.add(WRONG_TAG, name, int(offsets[at]), expected, int(codes[at]), 0)
+    span.matched = int(np.count_nonzero(good))
 
 
 def _first(findings: Findings, kind: str, bad: NDArray[np.bool_]) -> list[int]:
-    """Counts them all; the first few come back, to be described."""
+    """Count all findings of this kind; returns the first 20 places, to be described."""
     places = np.flatnonzero(bad)
     findings.more(kind, len(places))
     return [int(at) for at in places[:20]]
 
 
-def _missing(look: StoreLook, life: QueueLife, missing: NDArray[Any], base: LogOffset, end: int) -> None:
+def _missing(
+    overview: StoreOverview, span: QueueSpan, missing: NDArray[Any], base: LogOffset, end: int
+) -> None:
     """Entries that are not there: lagging if the store's end may lack them, and they belong behind the queue's."""
     may_lag = np.zeros(len(missing), dtype=bool)
-    if not look.exact:
-        tail = look.queue_tail
+    if not overview.exact:
+        tail = overview.queue_tail
         may_lag = (missing["at"] + base >= tail.offset) | (missing["store_ms"] >= tail.time_ms)
         may_lag &= missing["queue_offset"] >= end
-    life.lagging = int(np.count_nonzero(may_lag))
-    for at in _first(life.wrong, NO_ENTRY, ~may_lag):
+    span.lagging = int(np.count_nonzero(may_lag))
+    for at in _first(span.wrong, NO_ENTRY, ~may_lag):
         row = missing[at]
         expected = f"entry {row['queue_offset']} for the record at log offset {base + int(row['at'])}"
-        name = f"consumequeue/{life.topic}/{life.queue_id}"
-        life.wrong.add(NO_ENTRY, name, int(row["queue_offset"]), expected, "none", 0)
+        name = f"consumequeue/{span.topic}/{span.queue_id}"
+        span.wrong.add(NO_ENTRY, name, int(row["queue_offset"]), expected, "none", 0)
 
 
-def _is_deleted(look: StoreLook, topic: str, folder: Path) -> bool:
-    return look.topics is not None and topic not in look.topics and not folder.parent.is_dir()
+def _is_deleted(overview: StoreOverview, topic: str, folder: Path) -> bool:
+    return overview.topics is not None and topic not in overview.topics and not folder.parent.is_dir()
 
 
 def _entries(folder: Path, offsets: NDArray[np.int64]) -> NDArray[Any]:
@@ -208,7 +213,7 @@ def raw_entries(folder: Path, low: int, high: int) -> NDArray[Any]:
 
 
 def _check_delays(
-    look: StoreLook,
+    overview: StoreOverview,
     mine: NDArray[Any],
     codes: NDArray[np.int64],
     tags_good: NDArray[np.bool_],
@@ -218,9 +223,9 @@ def _check_delays(
 ) -> None:
     """In the schedule topic the code is the time a message is due: known delays decide, else they are counted."""
     levels, waits = mine["level"][waiting], codes[waiting] - mine["store_ms"][waiting]
-    if look.delays_ms is not None:
-        table = np.array([0, *look.delays_ms], dtype=np.int64)
-        wanted = table[np.minimum(levels, len(look.delays_ms))]
+    if overview.delays_ms is not None:
+        table = np.array([0, *overview.delays_ms], dtype=np.int64)
+        wanted = table[np.minimum(levels, len(overview.delays_ms))]
         expected[waiting] = mine["store_ms"][waiting] + wanted
         tags_good[waiting] = waits == wanted
         return
@@ -229,14 +234,14 @@ def _check_delays(
 
 
 def _follow_addresses(
-    look: StoreLook,
-    life: QueueLife,
+    overview: StoreOverview,
+    span: QueueSpan,
     mine: NDArray[Any],
     codes: NDArray[np.int64],
     tags_good: NDArray[np.bool_],
 ) -> None:
     """Codes that are addresses in consumequeue_ext: the unit there has the tag code. `codes` gets it."""
-    folder = look.path("consumequeue_ext") / life.topic / str(life.queue_id)
+    folder = overview.path("consumequeue_ext") / span.topic / str(span.queue_id)
     for at in np.flatnonzero(codes <= ADDRESS_MAX).tolist():
         unit = _unit_at(folder, int(codes[at]) - ADDRESS_MIN)
         if unit is not None and unit[1] == int(mine["store_ms"][at]):

@@ -10,7 +10,7 @@ _PER_KIND_IN_TASK: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """One thing that is wrong: where (`offset` counts bytes in the log, else what the file counts), and how."""
 
     kind: str
@@ -28,20 +28,20 @@ class Findings:
     """Counts of every kind are complete; of the findings themselves each kind keeps the first few."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    kept: list[Finding] = field(default_factory=list)
+    kept: list[AuditFinding] = field(default_factory=list)
 
     def add(self, kind: str, file: str, offset: int, expected: object, found: object, count: int = 1) -> None:
         """`count` more of the kind, of which this is the first."""
         self.counts[kind] += count
         if sum(one.kind == kind for one in self.kept) < _PER_KIND_IN_TASK:
-            self.kept.append(Finding(kind, file, int(offset), str(expected), str(found)))
+            self.kept.append(AuditFinding(kind, file, int(offset), str(expected), str(found)))
 
     def wants(self, kind: str) -> bool:
         """Whether another one would be kept: its words may be costly."""
         return sum(one.kind == kind for one in self.kept) < _PER_KIND_IN_TASK
 
     def more(self, kind: str, count: int) -> None:
-        """Only counted."""
+        """Count findings without keeping them."""
         if count:
             self.counts[kind] += count
 
@@ -79,12 +79,12 @@ class AuditReport:
             spaced = name.replace("_", " ")
             self.facts[spaced] = self.facts.get(spaced, 0) + int(value)
 
-    def shown(self, limit: int = FINDINGS_MAX) -> list[Finding]:
+    def shown(self, limit: int = FINDINGS_MAX) -> list[AuditFinding]:
         """At most `limit` findings, every kind in turn, so that many of one do not hide another."""
-        by_kind: dict[str, list[Finding]] = {}
+        by_kind: dict[str, list[AuditFinding]] = {}
         for finding in sorted(self.findings.kept, key=lambda one: (one.file, one.offset)):
             by_kind.setdefault(finding.kind, []).append(finding)
-        chosen: list[Finding] = []
+        chosen: list[AuditFinding] = []
         rows = [list(kind) for kind in by_kind.values()]
         while len(chosen) < limit and any(rows):
             for kind in rows:

@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 from rocketeer.audit.chain import (
     QueueSum,
-    chain_lives,
+    chain_spans,
     check_delays,
     check_files,
     chunks_again,
@@ -22,7 +22,7 @@ from rocketeer.audit.index import (
     index_paths,
 )
 from rocketeer.audit.log import ChunkResult, check_chunk
-from rocketeer.audit.place import CHUNK_BYTES, NEVER, Chunk, StoreLook, look_at, segments_of
+from rocketeer.audit.overview import CHUNK_BYTES, NEVER, Chunk, StoreOverview, inspect_store, segments_of
 from rocketeer.audit.report import AuditReport
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
@@ -45,39 +45,41 @@ def audit_store(
     delay_levels: str | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> AuditReport:
-    """Everything a store can prove. `exact` None: unless its broker runs, or died without closing it."""
+    """Audit a store. `exact` None: exact unless its broker runs, or died without closing it."""
     began_s = time.monotonic()
     delays_ms = None if delay_levels is None else DelayLevels.parse(delay_levels).delays_ms
-    look = look_at(Path(store).absolute(), exact=exact, delays_ms=delays_ms)
-    report = AuditReport(f"store {look.store}", look.exact)
+    overview = inspect_store(Path(store).absolute(), exact=exact, delays_ms=delays_ms)
+    report = AuditReport(f"store {overview.store}", overview.exact)
 
-    places = _index_files(run, look, report)
-    results = run(look.chunks(chunk_bytes), lambda chunk: check_chunk(look, chunk, places))
+    places = _index_files(run, overview, report)
+    results = run(overview.chunks(chunk_bytes), lambda chunk: check_chunk(overview, chunk, places))
 
     def read_again(chunks: Sequence[Chunk]) -> list[ChunkResult]:
-        fresh = run(chunks, lambda chunk: check_chunk(look, chunk, places))
+        fresh = run(chunks, lambda chunk: check_chunk(overview, chunk, places))
         ends = {(one.chunk.segment.base, one.chunk.end) for one in fresh}
         return [one for one in results if (one.chunk.segment.base, one.chunk.end) not in ends] + fresh
 
-    if not look.exact and (grown := grown_chunks(results)):
+    if not overview.exact and (grown := grown_chunks(results)):
         results = read_again(grown)
     while again := chunks_again(results):
         results = read_again(again)
 
-    if not look.exact:  # what retention deleted meanwhile is no fault
-        log_min = LogOffset(min((one.base for one in segments_of(Path(look.store) / "commitlog")), default=0))
+    if not overview.exact:  # what retention deleted meanwhile is no fault
+        log_min = LogOffset(
+            min((one.base for one in segments_of(Path(overview.store) / "commitlog")), default=0)
+        )
         results = [one for one in results if one.chunk.segment.base >= log_min]
     else:
-        log_min = look.log_min
-    log_end = check_files(look, results, report)
-    queues = chain_lives(look, results, report)
+        log_min = overview.log_min
+    log_end = check_files(overview, results, report)
+    queues = chain_spans(overview, results, report)
     for result in results:
         report.findings.take(result.findings)
         report.count(records=result.records, log_bytes=result.record_bytes, transactions_unseen=result.unseen)
     check_delays(results, DelayLevels.parse(DEFAULT_DELAY_LEVELS).delays_ms, report)
-    _queues(run, look, queues, log_min, log_end, report)
-    _index(look, places, results, log_min, log_end, report)
-    _checkpoint(look, results, log_end, report)
+    _queues(run, overview, queues, log_min, log_end, report)
+    _index(overview, places, results, log_min, log_end, report)
+    _checkpoint(overview, results, log_end, report)
     report.seconds = time.monotonic() - began_s
     return report
 
@@ -93,15 +95,15 @@ def in_this_process(tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
     return [work(task) for task in tasks]
 
 
-def _index_files(run: Runner, look: StoreLook, report: AuditReport) -> list[IndexPlace]:
-    paths = index_paths(Path(look.store))
-    found = run(paths, lambda path: check_index_file(look, path))
+def _index_files(run: Runner, overview: StoreOverview, report: AuditReport) -> list[IndexPlace]:
+    paths = index_paths(Path(overview.store))
+    found = run(paths, lambda path: check_index_file(overview, path))
     report.count(index_files=len(paths))
     for result in found:
         report.findings.take(result.findings)
         report.count(index_entries=result.entries)
-    if not paths and look.segments:
-        if look.checkpoint.index_ms or look.checkpoint.index_offset:
+    if not paths and overview.segments:
+        if overview.checkpoint.index_ms or overview.checkpoint.index_offset:
             report.findings.add(NO_INDEX, "index", 0, "files, as the checkpoint speaks of them", "none")
         else:
             report.notes.append("no index files: the index was not checked (messageIndexEnable=false?)")
@@ -110,16 +112,16 @@ def _index_files(run: Runner, look: StoreLook, report: AuditReport) -> list[Inde
 
 def _queues(
     run: Runner,
-    look: StoreLook,
+    overview: StoreOverview,
     queues: dict[tuple[str, int], QueueSum],
     log_min: LogOffset,
     log_end: LogOffset,
     report: AuditReport,
 ) -> None:
-    there = {(topic, queue) for topic, ids in topic_queues(Path(look.store)).items() for queue in ids}
+    there = {(topic, queue) for topic, ids in topic_queues(Path(overview.store)).items() for queue in ids}
     wanted = [QueueTask(*key, queues[key].matched if key in queues else 0) for key in sorted(there)]
     groups = [wanted[at : at + _QUEUES_IN_TASK] for at in range(0, len(wanted), _QUEUES_IN_TASK)]
-    found = run(groups, lambda group: [check_queue(look, task, log_min, log_end) for task in group])
+    found = run(groups, lambda group: [check_queue(overview, task, log_min, log_end) for task in group])
     report.count(queues=len(wanted))
     for result in [one for group in found for one in group]:
         report.findings.take(result.findings)
@@ -133,7 +135,7 @@ def _queues(
 
 
 def _index(
-    look: StoreLook,
+    overview: StoreOverview,
     places: list[IndexPlace],
     results: list[ChunkResult],
     log_min: LogOffset,
@@ -151,8 +153,8 @@ def _index(
     if doubled:
         report.notes.append(f"{doubled:,} index entries are there twice, as a RocketMQ that died leaves them")
     covered = sorted(one.covered for one in results if one.start is not None)
-    at: int = log_min
-    for low, high in [*covered, (NEVER if look.exact else max(log_end, at), NEVER)]:
+    at = log_min
+    for low, high in [*covered, (NEVER if overview.exact else max(log_end, at), NEVER)]:
         if low > at:
             hashes, offsets, _ = entries_between(places, at, low)
             for hashed, offset in list(zip(hashes.tolist(), offsets.tolist(), strict=True))[:20]:
@@ -162,15 +164,17 @@ def _index(
         at = max(at, high)
 
 
-def _checkpoint(look: StoreLook, results: list[ChunkResult], log_end: LogOffset, report: AuditReport) -> None:
+def _checkpoint(
+    overview: StoreOverview, results: list[ChunkResult], log_end: LogOffset, report: AuditReport
+) -> None:
     if not any(result.records for result in results):
         return
-    if not look.path("checkpoint").exists():
+    if not overview.path("checkpoint").exists():
         report.findings.add(NO_CHECKPOINT, "checkpoint", 0, "a file", "none")
         return
-    saved = look.checkpoint
+    saved = overview.checkpoint
     newest_ms = max(result.last_store_ms for result in results)
-    if not look.exact:
+    if not overview.exact:
         return  # it moves with the log, and was read before
     for at, (what, value) in enumerate(
         (("log", saved.physic_ms), ("queues", saved.logics_ms), ("index", saved.index_ms))

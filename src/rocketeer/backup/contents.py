@@ -114,7 +114,7 @@ class Contents:
                 os.close(target)
 
     def keep_only(self, digests: set[str]) -> None:
-        """Delete what no file has any more."""
+        """Delete contents that no file of the manifest has."""
         for path in self._folder.rglob("*"):
             if path.is_file() and path.name not in digests:
                 path.unlink()

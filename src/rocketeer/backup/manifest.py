@@ -34,7 +34,7 @@ class Manifest:
     """Everything a restore makes. The log is whole from `log_begin` up to `log_end`."""
 
     made_ms: int
-    log_begin: int
+    log_begin: LogOffset
     log_end: LogOffset
     segment_bytes: int
     files: dict[str, SavedFile] = field(default_factory=dict)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rocketeer.backup.contents import Contents
 from rocketeer.backup.manifest import FILE_NAME, Manifest, read_manifest
-from rocketeer.backup.saving import Progress
+from rocketeer.backup.saving import OnCopied
 from rocketeer.errors import BackupError
 from rocketeer.store.kernel import sync_file_system, sync_folder
 
 
-def check(backup: Path, progress: Progress = lambda name, done: None) -> Manifest:
+def check(backup: Path, progress: OnCopied = lambda name, done: None) -> Manifest:
     """Read every content and compare its checksum; raises BackupError at the first that is wrong."""
     manifest = _manifest(backup)
     contents = Contents(backup)
@@ -21,7 +21,7 @@ def check(backup: Path, progress: Progress = lambda name, done: None) -> Manifes
     return manifest
 
 
-def restore(backup: Path, store: Path, progress: Progress = lambda name, done: None) -> Manifest:
+def restore(backup: Path, store: Path, progress: OnCopied = lambda name, done: None) -> Manifest:
     """Make the store anew in `store`, which must be empty or not be there. All of it is there, or nothing.
 
     Raises BackupError, and OSError (a full disk).

@@ -19,7 +19,7 @@ from rocketeer.whole_file import is_temporary
 RACY_NS: Final = 2_000_000_000
 """A file written so shortly before it was read may have been written again with the same time."""
 
-Progress = Callable[[str, int], None]
+OnCopied = Callable[[str, int], None]
 """Told what is being copied, and how many bytes of it more."""
 
 
@@ -33,7 +33,7 @@ class Saved:
     kept_files: int
 
 
-def save(source: Source, backup: Path, progress: Progress = lambda name, done: None) -> Saved:
+def save(source: Source, backup: Path, progress: OnCopied = lambda name, done: None) -> Saved:
     """Bring the backup up to the store of now; durable on return. Killed in the middle, the last one stays.
 
     Raises BackupError, and OSError (a full disk).
@@ -65,7 +65,7 @@ def _locked(backup: Path) -> Iterator[int]:
 
 
 class _Run:
-    def __init__(self, source: Source, backup: Path, progress: Progress) -> None:
+    def __init__(self, source: Source, backup: Path, progress: OnCopied) -> None:
         self._source = source
         self._backup = backup
         self._progress = progress

@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from rocketeer.protocol._frame_head cimport FrameHead, read_frame_head
 from rocketeer.security._signing cimport SigningKey
 
 cdef extern from "string.h" nogil:
@@ -66,7 +67,7 @@ cdef class Frames:
             if self._content is not None:
                 self._content._fill(self._scratch, first + i, due_ns[i])
                 self._key.sign_parts(
-                    self._scratch, PyBytes_GET_SIZE(self._content._frame), NULL, 0, at + self._signature_at
+                    self._scratch, PyBytes_GET_SIZE(self._content._frame), at, 0, at + self._signature_at
                 )
             at += size
         return made
@@ -93,11 +94,13 @@ cdef class Flight:
     cdef readonly int under_way, mismatched, refused
     cdef int64_t *_since
     cdef int64_t _mask
+    cdef Py_ssize_t _most
 
     def __cinit__(self, int most):
         cdef int64_t room = 1
         while room < most:
             room *= 2
+        self._most = most
         self._mask = room - 1
         self._since = <int64_t *> malloc(room * sizeof(int64_t))
         if self._since == NULL:
@@ -108,32 +111,34 @@ cdef class Flight:
         free(self._since)
 
     def begin(self, int64_t first, list due_ns):
-        cdef int64_t due, number = first
-        for due in due_ns:
+        cdef int64_t due, number
+        if self.under_way + len(due_ns) > self._most:
+            return False
+        for number in range(first, first + len(due_ns)):
             if self._since[number & self._mask]:
                 return False
+        number = first
+        for due in due_ns:
             self._since[number & self._mask] = due
-            self.under_way += 1
             number += 1
+        self.under_way += len(due_ns)
         return True
 
     def end(self, bytes data, int64_t now_ns, uint32_t[::1] by_us, slow):
-        cdef const unsigned char *at = <const unsigned char *> PyBytes_AS_STRING(data)
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(data), done = 0, begin = 0, length, i
+        cdef const char *at = PyBytes_AS_STRING(data)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data), done = 0, begin = 0, i
+        cdef FrameHead head
         cdef const char *found
         cdef int64_t number, since, us
         cdef int answered = 0
         self.refused = 0
-        while size - done >= 8:
-            length = (at[done] << 24) | (at[done + 1] << 16) | (at[done + 2] << 8) | at[done + 3]
-            if length > size - done - 4:
-                break
+        while read_frame_head(at + done, size - done, &head):
             begin = done
-            done += 4 + length
+            done += head.frame_bytes
             answered += 1
-            if memmem(at + begin, length, b'"code":0,', 9) == NULL:
+            if memmem(at + begin, head.frame_bytes, b'"code":0,', 9) == NULL:
                 self.refused += 1
-            found = <const char *> memmem(at + begin, length, b'"opaque":', 9)
+            found = <const char *> memmem(at + begin, head.frame_bytes, b'"opaque":', 9)
             if found == NULL:
                 self.mismatched += 1
                 continue

@@ -15,10 +15,19 @@ from typing import Final
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.load import Load
-from rocketeer.bench.processes import anonymous_bytes
+from rocketeer.bench.processes import anonymous_bytes, wait_for
 from rocketeer.bench.run import Measured, measure
-from rocketeer.bench.servers import Cluster, make_label
-from rocketeer.bench.session import Plan, Server, broker_cores, load_of, rest, run_batch, run_send
+from rocketeer.bench.servers import ServerCluster
+from rocketeer.bench.session import (
+    BenchServer,
+    LoadPlan,
+    broker_cores,
+    load_of,
+    run_batch,
+    run_send,
+    server_of,
+    wait_until_settled,
+)
 from rocketeer.errors import RocketeerError
 
 WINDOW: Final = 1_000_000
@@ -37,7 +46,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class BacklogState:
     """A broker with so many messages."""
 
     messages: int
@@ -59,22 +68,16 @@ def bytes_needed(messages: int, body_bytes: int) -> int:
 class Backlog:
     """Measures one broker of ours in `folder`, whose disk must have the room."""
 
-    def __init__(self, folder: Path, plan: Plan, say: Say) -> None:
+    def __init__(self, folder: Path, plan: LoadPlan, say: Say) -> None:
         self._plan = plan
         self._say = say
         core, self._load_cores = broker_cores()
-        self.cluster = Cluster("ours", folder, conf=_CONF, cores=core, ready_s=600)
+        self.cluster = ServerCluster("ours", folder, conf=_CONF, cores=core, ready_s=600)
         self.runs: list[Measured] = []
 
     @property
-    def _server(self) -> Server:
-        return Server(
-            label=make_label("ours"),
-            make="ours",
-            address=self.cluster.broker,
-            pid=self.cluster.broker_process.pid,
-            load_cores=self._load_cores,
-        )
+    def _server(self) -> BenchServer:
+        return server_of(self.cluster, self._load_cores)
 
     def check_room(self, messages: int) -> None:
         """Raise before anything is written if the disk cannot take it."""
@@ -87,11 +90,11 @@ class Backlog:
                 "choose another --folder, or fewer --messages"
             )
 
-    def state_at(self, messages: int) -> State:
+    def state_at(self, messages: int) -> BacklogState:
         """Fill the store up to so many messages, and measure."""
         self._fill(messages)
         held = self._held()
-        state = State(
+        state = BacklogState(
             messages=held,
             sends_per_s=self._median(lambda: run_send(self._server, self._plan, f"send at {held:,}")),
             pulls_per_s=self._median(lambda: self._pull(newest=True)),
@@ -120,7 +123,7 @@ class Backlog:
     def _median(self, once: Callable[[], Measured]) -> float:
         rates = []
         for _ in range(self._plan.rounds):
-            rest([self._server])
+            wait_until_settled([self._server])
             run = once()
             self.runs.append(run)
             rates.append(run.messages_per_s)
@@ -147,13 +150,11 @@ class Backlog:
         sender.start()
         with Control(self.cluster.broker) as control:
             topic = load_of(self._server, self._plan, "pull").target.topics[0]
-            deadline_s = time.monotonic() + 30
-            while (
-                sum(control.max_offset(topic, queue) for queue in range(self._plan.queues)) < ends + 100_000
+            queues = range(self._plan.queues)
+            if not wait_for(
+                lambda: sum(control.max_offset(topic, queue) for queue in queues) >= ends + 100_000, 30
             ):
-                if time.monotonic() > deadline_s:
-                    raise RocketeerError("no load reached the broker that was to be killed under it")
-                time.sleep(0.02)
+                raise RocketeerError("no load reached the broker that was to be killed under it")
         self.cluster.kill_broker()
         sender.join()
         os.sync()  # the kernel's own writing is no part of the start

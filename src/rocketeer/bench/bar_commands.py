@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from rocketeer.bench import report
-from rocketeer.bench.bars import BarResult, Bars
+from rocketeer.bench.bar_result import BarResult
+from rocketeer.bench.bars import Bars
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.loadgen import compiled, run_loadgen
 from rocketeer.bench.options import (
@@ -20,17 +21,24 @@ from rocketeer.bench.options import (
     Json,
     Pid,
     Processes,
-    Rounds,
+    RoundsOption,
     Seconds,
     Shape,
     Start,
     StartOption,
-    Target,
+    TargetOption,
     flush_mode,
 )
 from rocketeer.bench.processes import ServerFailed, anonymous_bytes
-from rocketeer.bench.session import Plan, Server, existing, fill, prime, rest, started
-from rocketeer.errors import RocketeerError
+from rocketeer.bench.session import (
+    BenchServer,
+    LoadPlan,
+    existing,
+    fill,
+    started,
+    wait_until_settled,
+    warm_up,
+)
 
 
 def idle(
@@ -40,25 +48,19 @@ def idle(
     folder: Folder = None,
 ) -> None:
     """Anonymous memory of a broker that has nothing to do."""
-    try:
-        if pid is not None:
-            console.print(f"pid {pid}: {anonymous_bytes(pid) / 1e6:.1f} MB")
-            return
-        with started(MAKES[start], folder=folder) as servers:
-            time.sleep(seconds)
-            for server in servers:
-                assert server.pid is not None
-                console.print(
-                    f"{server.label}: {anonymous_bytes(server.pid) / 1e6:.1f} MB of anonymous memory"
-                )
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
+    if pid is not None:
+        console.print(f"pid {pid}: {anonymous_bytes(pid) / 1e6:.1f} MB")
+        return
+    with started(MAKES[start], folder=folder) as servers:
+        time.sleep(seconds)
+        for server in servers:
+            assert server.pid is not None
+            console.print(f"{server.label}: {anonymous_bytes(server.pid) / 1e6:.1f} MB of anonymous memory")
 
 
 def bars(
     seconds: Seconds = 5,
-    rounds: Rounds = 3,
+    rounds: RoundsOption = 3,
     processes: Processes = 1,
     ours_only: Annotated[bool, typer.Option(help="Leave out what is compared with Apache's.")] = False,
     folder: Folder = None,
@@ -74,17 +76,13 @@ def bars(
             console.print(f"[yellow]{why}; only `rocketeer bench` itself measures[/yellow]")
             program = None
         runner = Bars(
-            Plan(seconds=seconds, rounds=rounds, processes=processes),
+            LoadPlan(seconds=seconds, rounds=rounds, processes=processes),
             folder=folder,
             say=lambda text: console.print(f"[dim]{text}[/dim]"),
             loadgen=program,
             with_apache=not ours_only,
         )
-        try:
-            results.extend(runner.run())
-        except RocketeerError as why:
-            console.print(f"[red]{why}[/red]")
-            raise typer.Exit(1) from None
+        results.extend(runner.run())
     report.print_runs(runner.runs, console)
     console.print(report.bars_table(results))
     for bar in results:
@@ -93,7 +91,7 @@ def bars(
             console.print(f"  {bar.name}: {values}; the worse one counts")
         if bar.note:
             console.print(f"  {bar.name}: {bar.note}")
-    finish(about, runner.runs, json, bars=[{**asdict(bar), "passed": bar.passed} for bar in results])
+    finish(about, runner.runs, json, bars=[bar.figures() for bar in results])
     if not all(bar.passed for bar in results):
         raise typer.Exit(1)
 
@@ -101,33 +99,29 @@ def bars(
 def loadgen(
     shape: Shape,
     start: StartOption = Start.both,
-    target: Target = None,
+    target: TargetOption = None,
     pid: Pid = None,
     mode: Annotated[str, typer.Option("--mode", "-m", help="send, batch or pull.")] = "send",
     flush: FlushOption = FlushChoice.asynchronous,
     folder: Folder = None,
 ) -> None:
     """The same comparison by tools/loadgen.c, which shares no code with this program; prints its JSON lines."""
-    plan = Plan(**asdict(shape))
+    plan = LoadPlan(**asdict(shape))
 
-    def rounds_of(servers: list[Server], program: Path) -> None:
+    def rounds_of(servers: list[BenchServer], program: Path) -> None:
         if len(servers) > 1:
-            prime(servers, plan)
+            warm_up(servers, plan)
         for server in servers if mode == "pull" else ():
             fill(server, plan)
         for _ in range(plan.rounds):
             for server in servers:
-                rest(servers)
+                wait_until_settled(servers)
                 console.print_json(data=run_loadgen(program, server, plan, mode), indent=None)
 
-    try:
-        with TemporaryDirectory() as build:
-            program = compiled(Path(build))
-            if target is not None:
-                rounds_of([existing(target, pid)], program)
-                return
-            with started(MAKES[start], flush=flush_mode(flush), folder=folder) as servers:
-                rounds_of(servers, program)
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
+    with TemporaryDirectory() as build:
+        program = compiled(Path(build))
+        if target is not None:
+            rounds_of([existing(target, pid)], program)
+            return
+        with started(MAKES[start], flush=flush_mode(flush), folder=folder) as servers:
+            rounds_of(servers, program)

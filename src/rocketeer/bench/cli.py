@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -13,6 +14,7 @@ import typer
 from rocketeer.bench import bar_commands, load_commands
 from rocketeer.bench.backlog_command import backlog
 from rocketeer.bench.clients.command import client
+from rocketeer.bench.compare import console as terminal
 from rocketeer.bench.console_command import console
 from rocketeer.bench.failover_command import failover
 from rocketeer.bench.filter_command import filter_
@@ -23,6 +25,7 @@ from rocketeer.bench.spark_jobs import spark_jobs
 from rocketeer.bench.spark_sink import spark_sink
 from rocketeer.bench.timer_command import timers
 from rocketeer.bench.topics_command import topics
+from rocketeer.errors import RocketeerError
 from rocketeer.option_groups import with_options
 
 app = typer.Typer(
@@ -47,6 +50,16 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
+@contextlib.contextmanager
+def _errors_shown() -> Iterator[None]:
+    """Show what a command could not do as one red text, and end with exit code 1."""
+    try:
+        yield
+    except RocketeerError as why:
+        terminal.print(f"[red]{why}[/red]")
+        raise typer.Exit(1) from None
+
+
 for _command in (
     load_commands.send,
     load_commands.batch,
@@ -65,10 +78,10 @@ for _command in (
     failover,
     spark,
 ):
-    app.command()(with_options(_command))
-app.command("filter")(with_options(filter_))
-app.command("spark-sink")(with_options(spark_sink))
-app.command("spark-jobs")(with_options(spark_jobs))
+    app.command()(_errors_shown()(with_options(_command)))
+app.command("filter")(_errors_shown()(with_options(filter_)))
+app.command("spark-sink")(_errors_shown()(with_options(spark_sink)))
+app.command("spark-jobs")(_errors_shown()(with_options(spark_jobs)))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
 import http.client
 import json as json_format
-import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -18,18 +16,27 @@ from rocketeer.bench import report
 from rocketeer.bench.compare import console as terminal
 from rocketeer.bench.compare import finish
 from rocketeer.bench.meter import STEADY_S, SteadyLoad, lost_shares, typical
-from rocketeer.bench.options import Folder, Json, Queues
+from rocketeer.bench.options import Folder, Json, QueuesOption
 from rocketeer.bench.processes import ServerProcess, cpu_seconds
 from rocketeer.bench.run import Measured
-from rocketeer.bench.servers import HOST, Cluster, make_label
-from rocketeer.bench.session import Plan, Server, broker_cores, rest, run_send
+from rocketeer.bench.servers import HOST, ServerCluster
+from rocketeer.bench.session import (
+    BenchServer,
+    LoadPlan,
+    broker_cores,
+    run_send,
+    scratch,
+    server_of,
+    wait_until_settled,
+)
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import RocketeerError
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.topic import TopicConfig, retry_topic
-from rocketeer.protocol.bodies.groups import encode_group_entry, join_group_table
-from rocketeer.protocol.bodies.topics import encode_topic_entry, join_topic_table
+from rocketeer.protocol.bodies.groups import GROUP_ENTRIES
+from rocketeer.protocol.bodies.topics import TOPIC_ENTRIES
+from rocketeer.protocol.bodies.wire import encode_entry
 
 LOST_MAX = 0.05
 """Of the throughput: more than this the browsers may not cost."""
@@ -55,9 +62,9 @@ def place_tables(store: Path, *, topics: int, groups: int, queues: int) -> None:
         for step in (0, 1)
     }
     version = DataVersion(1, 1)
-    (config / "topics.json").write_bytes(join_topic_table(map(encode_topic_entry, table.values()), version))
+    (config / "topics.json").write_bytes(TOPIC_ENTRIES.join(map(encode_entry, table.values()), version))
     (config / "subscriptionGroup.json").write_bytes(
-        join_group_table([encode_group_entry(SubscriptionGroup(group)) for group in members], version)
+        GROUP_ENTRIES.join([encode_entry(SubscriptionGroup(group)) for group in members], version)
     )
     (config / "consumerOffset.json").write_text(json_format.dumps({"offsetTable": offsets}))
 
@@ -117,7 +124,7 @@ def console(
     groups: Annotated[int, typer.Option(min=2, help="Consumer groups, on two topics each.")] = 2_500,
     browsers: Annotated[int, typer.Option(min=1, help="Browsers that look.")] = 50,
     every: Annotated[float, typer.Option(min=0.5, help="Seconds between two refreshes of one.")] = 5,
-    queues: Queues = 8,
+    queues: QueuesOption = 8,
     rounds: Annotated[
         int,
         typer.Option(
@@ -134,29 +141,17 @@ def console(
     more of the throughput than it may.
     """
     about = report.machine()
-    base = Path(tempfile.mkdtemp(prefix="rocketeer-bench-", dir=folder))
     runs: list[Measured] = []
     figures: dict[str, Any] = {}
     ours_core, load_cores = broker_cores()
-    place_tables(base / "store", topics=topics, groups=groups, queues=queues)
-    try:
-        with Cluster("ours", base, cores=ours_core) as cluster:
-            server = Server(
-                label=make_label("ours"), make="ours", address=cluster.broker,
-                pid=cluster.broker_process.pid, load_cores=load_cores,
-            )  # fmt: skip
+    with scratch(folder) as base:
+        place_tables(base / "store", topics=topics, groups=groups, queues=queues)
+        with ServerCluster("ours", base, cores=ours_core) as cluster:
+            server = server_of(cluster, load_cores)
             terminal.print(f"  {topics:,} topics of {queues} queues, {groups:,} groups")
             _, port = free_ports()
-            command = (
-                sys.executable,
-                "-m",
-                "rocketeer.cli.main",
-                "console",
-                "-n",
-                cluster.namesrv,
-                "--port",
-                str(port),
-            )
+            command = [sys.executable, "-m", "rocketeer.cli.main", "console", "-n", cluster.namesrv]
+            command += ["--port", str(port)]
             watching = ServerProcess(command, log=base / "console.out", cores=load_cores)
             try:
                 watching.wait_until(lambda: _serves(port), timeout_s=_READY_S, what="the console")
@@ -170,18 +165,13 @@ def console(
                     f"  {browsers} browsers take {figures['cpu_share']:.1%} of a core of a broker that is idle"
                 )
                 if rounds:
-                    plan = Plan(queues=queues)
+                    plan = LoadPlan(queues=queues)
                     figures["lost"], run = cost_under_load(
                         server, watching, port, plan, rounds, browsers, every
                     )
                     runs.append(run)
             finally:
                 watching.stop()
-    except RocketeerError as why:
-        terminal.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
     if runs:
         report.print_runs(runs, terminal)
         terminal.print(
@@ -194,11 +184,17 @@ def console(
 
 
 def cost_under_load(
-    server: Server, watching: ServerProcess, port: int, plan: Plan, spells: int, browsers: int, every_s: float
+    server: BenchServer,
+    watching: ServerProcess,
+    port: int,
+    plan: LoadPlan,
+    spells: int,
+    browsers: int,
+    every_s: float,
 ) -> tuple[float, Measured]:
     """The share of the throughput that the browsers cost, and the load it was measured in."""
     run_send(server, plan, "warm-up")
-    rest([server])
+    wait_until_settled([server])
     moments_s: list[float] = []
     took_s: list[float] = []
     failures: list[str] = []
@@ -224,10 +220,10 @@ def cost_under_load(
     return typical(lost_shares(load.meter.samples, moments_s, SPELL_S)), load.measured
 
 
-def cost_of_looking(server: Server, port: int, browsers: int, every_s: float) -> float:
+def cost_of_looking(server: BenchServer, port: int, browsers: int, every_s: float) -> float:
     """The share of a core that a broker with nothing else to do spends on the browsers."""
     assert server.pid is not None, "it was started here"
-    rest([server])
+    wait_until_settled([server])
     before_s, began_s = cpu_seconds(server.pid), time.monotonic()
     with Browsers(port, browsers, every_s):
         time.sleep(_LOOKING_S)

@@ -1,15 +1,19 @@
-"""Calls a benchmark or a test makes beside the load: plans of the client, run in the calling thread."""
+"""Calls a benchmark or a test makes beside the load: plans of the client and of admin, run in the calling thread."""
 
 import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self, TypeVar
 
+from rocketeer.admin.context import AdminContext
+from rocketeer.admin.plans.messages import pull_messages
+from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.transient import is_led_elsewhere
 from rocketeer.client.plans.brokers import cluster_of
 from rocketeer.client.plans.effects import Call, Plan
 from rocketeer.client.plans.offsets import max_offset
-from rocketeer.client.plans.pull import PullSettings, PullStatus, pull
+from rocketeer.client.plans.pull import PullStatus
 from rocketeer.client.plans.queries import FOREVER_MS, query_records
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.topics import put_topic, topic_table
@@ -17,22 +21,28 @@ from rocketeer.client.secure import connection_security
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.clock import SystemClock
 from rocketeer.errors import BrokerRefused
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.subscription import Subscription
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, request
 
 T = TypeVar("T")
 
 
 class Control:
-    """Asks one broker or name server, whose address is all that is known; the environment may name an account."""
+    """Runs plans that ask one broker or name server; the environment may name an account.
+
+    `Admin` finds brokers by their name servers. Here one address is all that is known, of either: `context` is what
+    admin's plans are given. The methods are what admin lacks, or what one broker must answer for itself.
+    """
 
     def __init__(self, address: str, *, timeout_s: float = 10) -> None:
         self.address = address
         self._timeout_s = timeout_s
-        self.cluster = cluster_of(address, timeout_s)
+        self.context = AdminContext(
+            NameServers([address]), cluster_of(address, timeout_s).routes, SystemClock(), timeout_s
+        )
+        self.cluster = self.context.cluster
         self._driver = BlockingDriver(connection_security(now_ms=SystemClock().now_ms))
 
     def __enter__(self) -> Self:
@@ -58,16 +68,15 @@ class Control:
         """Ask; a reply that is not SUCCESS is an error."""
         return self.run(ask(self.address, request(code, ext, body), self._timeout_s))
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
+    def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
         """Where the queue ends; 0 for a queue nobody has written to."""
         return self.run(max_offset(self.cluster, self.queue(topic, queue_id)))
 
     def messages(self, topic: str, queue_id: int, offset: int = 0) -> Iterator[ReceivedMessage]:
         """Everything in the queue from `offset` on, pulled as a consumer pulls it."""
-        settings = PullSettings("bench", hold_s=0.0)
         queue = self.queue(topic, queue_id)
         while True:
-            found = self.run(pull(settings, self.cluster, queue, offset, Subscription(topic)))
+            found = self.run(pull_messages(self.context, queue, offset, group="bench"))
             if found.status is not PullStatus.FOUND:
                 return
             yield from found.messages
@@ -95,7 +104,7 @@ class Control:
             try:
                 return self.run(put_topic(self.address, config, self._timeout_s))
             except BrokerRefused as refused:
-                if refused.code != ResponseCode.SERVICE_NOT_AVAILABLE or time.monotonic() > give_up_s:
+                if not is_led_elsewhere(refused) or time.monotonic() > give_up_s:
                     raise
             time.sleep(0.02)
 

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketeer.bench.bars import BarResult
+from rocketeer.bench.bar_result import BarResult
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.client.aio.producer import Producer
 from rocketeer.errors import RocketeerError
 from rocketeer.model.message import Message
+from rocketeer.model.offsets import QueueOffset
 
 PLAIN: Final = "FailoverPlain"
 ONCE: Final = "FailoverOnce"
@@ -40,11 +41,11 @@ class Acked(NamedTuple):
     topic: str
     body: bytes
     queue_id: int
-    offset: int
+    offset: QueueOffset
 
 
 @dataclass
-class Ledger:
+class AckedMessages:
     """What was acknowledged, and where; written by the load's thread."""
 
     acked: list[Acked] = field(default_factory=list)
@@ -76,7 +77,7 @@ class FailoverLoad(threading.Thread):
 
     def __init__(self, namesrv: str, *, in_flight: int, body_bytes: int) -> None:
         super().__init__(name="failover load", daemon=True)
-        self.ledger = Ledger()
+        self.ledger = AckedMessages()
         self._namesrv = namesrv
         self._in_flight = in_flight
         self._padding = b"." * max(0, body_bytes - 24)
@@ -231,20 +232,18 @@ def examine(acked: Iterable[Acked], found: Iterable[Acked]) -> tuple[int, int]:
 def failover_bars(result: Failover) -> list[BarResult]:
     """What is wanted: a pause of seconds, and nothing lost or doubled."""
     return [
-        _at_most("median from kill -9 of the leader to the next acknowledged send", result.median_s),
-        _at_most(
-            "longest from kill -9 of a follower to the next acknowledged send", max(result.follower_seconds)
+        BarResult.limit(
+            "median from kill -9 of the leader to the next acknowledged send",
+            result.median_s,
+            PAUSE_S_MAX,
+            "s",
         ),
-        _none("acknowledged messages lost", result.lost),
-        _none("messages of an idempotent producer stored twice", result.doubled),
+        BarResult.limit(
+            "longest from kill -9 of a follower to the next acknowledged send",
+            max(result.follower_seconds),
+            PAUSE_S_MAX,
+            "s",
+        ),
+        BarResult.limit("acknowledged messages lost", result.lost, 0, ""),
+        BarResult.limit("messages of an idempotent producer stored twice", result.doubled, 0, ""),
     ]
-
-
-def _at_most(name: str, seconds: float) -> BarResult:
-    return BarResult(
-        name=name, ours=seconds, other=None, value=seconds, wanted=PAUSE_S_MAX, at_least=False, unit="s"
-    )
-
-
-def _none(name: str, count: int) -> BarResult:
-    return BarResult(name=name, ours=count, other=None, value=count, wanted=0, at_least=False, unit="")

@@ -7,21 +7,27 @@ import typer
 
 from rocketeer.bench import report
 from rocketeer.bench.compare import console, finish
-from rocketeer.bench.filtered import COMBINATIONS, EXPRESSION, FilterPlan, Pulled, pull_all, store, wanted_of
-from rocketeer.bench.options import MAKES, Folder, Json, Queues, Rounds, Start, StartOption
-from rocketeer.bench.session import started
-from rocketeer.errors import RocketeerError
+from rocketeer.bench.filtered import (
+    COMBINATIONS,
+    EXPRESSION,
+    FilteredPull,
+    FilterPlan,
+    pull_all,
+    store,
+    wanted_of,
+)
+from rocketeer.bench.options import MAKES, Folder, Json, QueuesOption, RoundsOption, Start, StartOption
+from rocketeer.bench.session import started, until_no_faster
 
 _CONF = {"enablePropertyFilter": "true", "waitTimeMillsInSendQueue": "10000"}
-_PRIME_MAX = 6
 
 
 def filter_(
     messages: Annotated[int, typer.Option(min=COMBINATIONS, help="Messages stored.")] = 1_000_000,
-    queues: Queues = 4,
+    queues: QueuesOption = 4,
     body_bytes: Annotated[int, typer.Option("--body-bytes", "-b", min=1, help="Size of a body.")] = 128,
     expression: Annotated[str, typer.Option(help="The filter; the default wants 1 %.")] = EXPRESSION,
-    rounds: Rounds = 3,
+    rounds: RoundsOption = 3,
     start: StartOption = Start.both,
     folder: Folder = None,
     json: Json = None,
@@ -29,28 +35,18 @@ def filter_(
     """Pull stored messages through an SQL92 filter that wants 1 % of them; the CPU of dispatch counts."""
     plan = FilterPlan(messages=messages, queues=queues, body_bytes=body_bytes, expression=expression)
     about = report.machine()
-    try:
-        with started(MAKES[start], folder=folder, conf=_CONF) as servers:
-            stored_cpu_s = [store(server, plan) for server in servers]
-            runs: list[list[Pulled]] = [[] for _ in servers]
-            for server in servers:  # a Java broker compiles its code while it runs: until it is no faster
-                best = 0.0
-                for _ in range(_PRIME_MAX):
-                    rate = 1 / pull_all(server, plan).seconds
-                    if rate < best * 1.1:
-                        break
-                    best = rate
-            for number in range(rounds):
-                for index, server in enumerate(servers):
-                    pulled = pull_all(server, plan)
-                    console.print(
-                        f"  filter {number + 1}/{rounds} {server.label}: {plan.total / pulled.seconds:,.0f}/s, "
-                        f"{pulled.matched:,} matched, {pulled.pulls:,} pulls, {pulled.cpu_s:.2f} s of CPU"
-                    )
-                    runs[index].append(pulled)
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
+    with started(MAKES[start], folder=folder, conf=_CONF) as servers:
+        stored_cpu_s = [store(server, plan) for server in servers]
+        runs: list[list[FilteredPull]] = [[] for _ in servers]
+        until_no_faster(servers, lambda server: 1 / pull_all(server, plan).seconds)
+        for number in range(rounds):
+            for index, server in enumerate(servers):
+                pulled = pull_all(server, plan)
+                console.print(
+                    f"  filter {number + 1}/{rounds} {server.label}: {plan.total / pulled.seconds:,.0f}/s, "
+                    f"{pulled.matched:,} matched, {pulled.pulls:,} pulls, {pulled.cpu_s:.2f} s of CPU"
+                )
+                runs[index].append(pulled)
     if expression == EXPRESSION:
         wanted = plan.queues * wanted_of(plan.per_queue)
         assert all(run.matched == wanted for each in runs for run in each), f"not {wanted} messages matched"

@@ -4,9 +4,9 @@ Messages have three properties that cycle through 4,000 combinations, of which t
 subscribes by heartbeat, as push consumers do; one connection a queue pulls 32 at a time to the end.
 """
 
+import contextlib
+import itertools
 import select
-import socket
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +15,17 @@ from typing import Final
 from rocketeer.bench.control import Control
 from rocketeer.bench.frames import PullRequests
 from rocketeer.bench.load import LoadFailed
-from rocketeer.bench.processes import cpu_seconds
-from rocketeer.bench.session import Server
+from rocketeer.bench.processes import cpu_seconds, wait_for
+from rocketeer.bench.session import BenchServer
 from rocketeer.client.plans.clients import send_heartbeat
+from rocketeer.client.plans.send import SendTerms, send_request
+from rocketeer.client.sync.bulk_connection import BulkConnection
+from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SQL92, ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat
-from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import decode_frame, encode, request
-from rocketeer.protocol.frame import FrameSplitter
-from rocketeer.remoting.address import split_address
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.record.batch import BatchItem, encode_batch
+from rocketeer.remoting.frame_socket import FrameSocket
 
 EXPRESSION: Final = "price < 20 AND color = 'red' AND region IN ('eu', 'us')"
 GROUP: Final = "rocketeer-bench-filter"
@@ -34,8 +36,8 @@ PER_BATCH: Final = 100
 _STEP: Final = 1_787  # has no factor in common with 4,000: neighbours differ in everything
 _COLORS: Final = ("red", "green", "blue", "black")
 _REGIONS: Final = ("eu", "us", "cn", "in", "br", "au", "jp", "za", "ca", "mx")
-_ITEM = struct.Struct(">iiiii")
 _UNDER_WAY: Final = 8  # batches a connection
+_ANSWER_S: Final = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class FilterPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pulled:
+class FilteredPull:
     """One walk through all queues."""
 
     seconds: float
@@ -80,7 +82,7 @@ def wanted_of(per_queue: int) -> int:
     return whole * WANTED + sum(wanted)
 
 
-def _items(plan: FilterPlan, queue: int) -> Iterator[bytes]:
+def _items(plan: FilterPlan, queue: int) -> Iterator[BatchItem]:
     body = bytes(ord("a") + i * 7 % 26 for i in range(plan.body_bytes))
     tails: list[bytes] = []
     for number in range(COMBINATIONS):
@@ -91,65 +93,55 @@ def _items(plan: FilterPlan, queue: int) -> Iterator[bytes]:
         tails.append(tail.encode())
     for number in range(plan.per_queue):
         properties = b"UNIQ_KEY\x017F000001%02X%022X%b" % (queue, number, tails[number % COMBINATIONS])
-        total = _ITEM.size + len(body) + 2 + len(properties)
-        yield b"%b%b%b%b" % (
-            _ITEM.pack(total, 0, 0, 0, len(body)), body, len(properties).to_bytes(2, "big"), properties,
-        )  # fmt: skip
+        yield BatchItem(0, body, properties)
 
 
-def _replies_of(sock: socket.socket) -> Iterator[tuple[int, int, bytes]]:
-    """(code, next offset, body, or the remark of a refusal) of every reply; waits for each."""
-    splitter = FrameSplitter()
-    while data := sock.recv(1 << 20):
-        for frame in splitter.feed(data):
-            reply = decode_frame(*frame)
+def _replies_of(sock: FrameSocket) -> Iterator[tuple[int, int, bytes]]:
+    """(code, next offset, body) of every reply; waits for each."""
+    while True:
+        for reply in sock.receive(time.monotonic() + _ANSWER_S):
             following = int(reply.ext.get("nextBeginOffset") or -1)
-            yield reply.code, following, reply.body or (reply.remark or "").encode()
-    raise LoadFailed("the broker closed a connection")
+            yield reply.code, following, reply.body
 
 
-def store(server: Server, plan: FilterPlan) -> float:
+def store(server: BenchServer, plan: FilterPlan) -> float:
     """Store the messages; the CPU seconds it cost the broker, everything derived from them included."""
     with Control(server.address, timeout_s=60) as control:
         control.create_topic(TOPIC, queues=plan.queues)
         before_s = cpu_seconds(server.pid) if server.pid is not None else 0.0
         for queue in range(plan.queues):
             _store_queue(server.address, plan, queue)
-        give_up_s = time.monotonic() + 60
-        while any(control.max_offset(TOPIC, queue) < plan.per_queue for queue in range(plan.queues)):
-            if time.monotonic() > give_up_s:
-                raise LoadFailed(f"{server.label} did not dispatch {plan.total} messages within a minute")
-            time.sleep(0.05)
+        queues = range(plan.queues)
+        if not wait_for(
+            lambda: all(control.max_offset(TOPIC, queue) >= plan.per_queue for queue in queues), 60
+        ):
+            raise LoadFailed(f"{server.label} did not dispatch {plan.total} messages within a minute")
     time.sleep(1)  # the index, and Java's queue of derived work, catch up
     return cpu_seconds(server.pid) - before_s if server.pid is not None else 0.0
 
 
 def _store_queue(address: str, plan: FilterPlan, queue: int) -> None:
-    fields = {
-        "a": "rocketeer-bench", "b": TOPIC, "c": "TBW102", "d": str(plan.queues), "e": str(queue), "f": "0",
-        "g": str(int(time.time() * 1000)), "h": "0", "i": "", "j": "0", "k": "false", "l": "0", "m": "true",
-    }  # fmt: skip
-    with socket.create_connection(split_address(address), 30) as sock:
-        under_way = 0
-        answers = _replies_of(sock)
-        batch: list[bytes] = []
+    terms, place = (
+        SendTerms("rocketeer-bench", default_queues=str(plan.queues)),
+        MessageQueue(TOPIC, address, queue),
+    )
+    items = _items(plan, queue)
+    with contextlib.closing(BulkConnection(address)) as connection:
+        while batch := list(itertools.islice(items, PER_BATCH)):
+            if connection.waiting == _UNDER_WAY:
+                _stored(connection)
+            now_ms = time.time_ns() // 1_000_000
+            connection.send(
+                send_request(terms, place, encode_batch(batch), "", now_ms, batch=True), _ANSWER_S
+            )
+        while connection.waiting:
+            _stored(connection)
 
-        def wait() -> None:
-            code, _, remark = next(answers)
-            if code != ResponseCode.SUCCESS:
-                raise LoadFailed(f"a batch was refused with {code}: {remark[-200:]!r}")
 
-        for item in _items(plan, queue):
-            batch.append(item)
-            if len(batch) == PER_BATCH:
-                sock.sendall(encode(request(RequestCode.SEND_BATCH_MESSAGE, fields, b"".join(batch))))
-                batch.clear()
-                under_way += 1
-                if under_way == _UNDER_WAY:
-                    wait()
-                    under_way -= 1
-        for _ in range(under_way):
-            wait()
+def _stored(connection: BulkConnection) -> None:
+    reply, _ = connection.receive(_ANSWER_S)
+    if reply.code != ResponseCode.SUCCESS:
+        raise LoadFailed(f"a batch was refused with {reply.code}: {(reply.remark or '')[-200:]!r}")
 
 
 def subscribe(control: Control, plan: FilterPlan) -> None:
@@ -167,7 +159,7 @@ def subscribe(control: Control, plan: FilterPlan) -> None:
     control.run(send_heartbeat(control.address, heartbeat, control.cluster.timeout_s))
 
 
-def pull_all(server: Server, plan: FilterPlan) -> Pulled:
+def pull_all(server: BenchServer, plan: FilterPlan) -> FilteredPull:
     """Every queue from its first message to its last, all queues at once."""
     requests = PullRequests(TOPIC, group=GROUP, subscription=None, kind=SQL92)
     with Control(server.address, timeout_s=60) as member:
@@ -177,24 +169,23 @@ def pull_all(server: Server, plan: FilterPlan) -> Pulled:
         matched, pulls = _walk(server.address, plan, requests)
         seconds = time.monotonic() - began_s
         cpu_s = cpu_seconds(server.pid) - cpu_before_s if server.pid is not None else 0.0
-    return Pulled(seconds=seconds, cpu_s=cpu_s, matched=matched, pulls=pulls)
+    return FilteredPull(seconds=seconds, cpu_s=cpu_s, matched=matched, pulls=pulls)
 
 
 def _walk(address: str, plan: FilterPlan, requests: PullRequests) -> tuple[int, int]:
     """One pull under way on each queue's connection; messages that matched, and pulls it took."""
-    socks = [socket.create_connection(split_address(address), 30) for _ in range(plan.queues)]
+    socks = [FrameSocket(address, time.monotonic() + _ANSWER_S) for _ in range(plan.queues)]
     answers = [_replies_of(sock) for sock in socks]
     poll = select.poll()
     queue_of: dict[int, int] = {}
     matched = pulls = 0
     try:
         for queue, sock in enumerate(socks):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             queue_of[sock.fileno()] = queue
             poll.register(sock, select.POLLIN)
-            sock.sendall(requests.one(1, queue, 0))
+            sock.send(requests.one(1, queue, 0), time.monotonic() + _ANSWER_S)
         while queue_of:
-            for fd, _ in poll.poll(30_000) or _silent(address):
+            for fd, _ in poll.poll(_ANSWER_S * 1000) or _silent(address):
                 queue = queue_of[fd]
                 code, next_offset, body = next(answers[queue])
                 pulls += 1
@@ -203,7 +194,7 @@ def _walk(address: str, plan: FilterPlan, requests: PullRequests) -> tuple[int, 
                 elif code != ResponseCode.PULL_RETRY_IMMEDIATELY:
                     raise LoadFailed(f"{address} answered a pull with {code}")
                 if next_offset < plan.per_queue:
-                    socks[queue].sendall(requests.one(1, queue, next_offset))
+                    socks[queue].send(requests.one(1, queue, next_offset), time.monotonic() + _ANSWER_S)
                 else:
                     poll.unregister(fd)
                     del queue_of[fd]
@@ -214,7 +205,7 @@ def _walk(address: str, plan: FilterPlan, requests: PullRequests) -> tuple[int, 
 
 
 def _silent(address: str) -> list[tuple[int, int]]:
-    raise LoadFailed(f"{address} did not answer a pull within 30 s")
+    raise LoadFailed(f"{address} did not answer a pull within {_ANSWER_S:g} s")
 
 
 def _count(records: bytes) -> int:

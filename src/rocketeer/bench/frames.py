@@ -6,13 +6,13 @@ its opaque, and part of its KEYS and UNIQ_KEY, so that no two messages share an 
 
 import itertools
 import re
-import struct
 from dataclasses import dataclass
 from typing import Final
 
 from rocketeer.bench.steps import NUMBER_WIDTH, STAMP_WIDTH, Frames
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.frame import JSON, PREFIX, pack_frame
+from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.security.credentials import Credentials
 from rocketeer.security.signature import ACCESS_KEY, SIGNATURE
 
@@ -20,10 +20,6 @@ from rocketeer.security.signature import ACCESS_KEY, SIGNATURE
 FIRST_NUMBER: Final = 1_000_000_000
 PER_BATCH: Final = 32
 PER_PULL: Final = 32
-
-# One message of a batch, big-endian: total i32 | magic i32 | crc i32 | flag i32 | body length i32 | body | ...
-_BATCH_ITEM = struct.Struct(">iiiii")
-_PROPERTIES_LENGTH = struct.Struct(">h")
 
 _HEADER = (
     '{"code":%d,"language":"JAVA","version":399,"opaque":%s,"flag":0,'
@@ -36,7 +32,7 @@ _BORN_MS = 1_700_000_000_000  # a constant: brokers store it and compute nothing
 
 
 @dataclass(frozen=True)
-class Target:
+class SendTarget:
     """Where messages go: `topics` names of equal width, each with queues 0 .. queues - 1."""
 
     topics: tuple[str, ...]
@@ -77,7 +73,7 @@ class Requests:
         *,
         run: int,
         connection: int,
-        target: Target,
+        target: SendTarget,
         body_bytes: int,
         batch: bool = False,
         stamped: bool = False,
@@ -111,9 +107,10 @@ class Requests:
         ext = ",".join(f'"{name}":"{_escaped(value)}"' for name, value in fields.items())
         code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
         header = (_HEADER % (code, _NUMBER, ext)).encode()
-        content = (
-            b"".join(_batch_item(run, connection, item, body) for item in range(PER_BATCH)) if batch else body
-        )
+        content = body
+        if batch:
+            properties = [_properties(run, connection, item).encode() for item in range(PER_BATCH)]
+            content = encode_batch([BatchItem(0, body, each) for each in properties])
         frame = pack_frame(JSON, header, content)
         topic_at = frame.index(f'"b":"{fields["b"]}"'.encode()) + 5
         queue_at = frame.index(b'"e":"Q"') + 5
@@ -143,13 +140,6 @@ class Requests:
 def _frames_of(template: bytes, topic_at: int, queue_at: int, places: list[tuple[bytes, bytes]]) -> Frames:
     numbers_at = [found.start() for found in re.finditer(_NUMBER.encode(), template)]
     return Frames(template, numbers_at, topic_at, queue_at, template.find(_STAMP.encode()), places)
-
-
-def _batch_item(run: int, connection: int, item: int, body: bytes) -> bytes:
-    properties = _properties(run, connection, item).encode()
-    total = _BATCH_ITEM.size + len(body) + _PROPERTIES_LENGTH.size + len(properties)
-    head = _BATCH_ITEM.pack(total, 0, 0, 0, len(body))
-    return head + body + _PROPERTIES_LENGTH.pack(len(properties)) + properties
 
 
 class PullRequests:

@@ -12,17 +12,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from rocketeer.admin.plans.clusters import cluster_map
+from rocketeer.admin.results import ClusterMap
 from rocketeer.bench.control import Control
-from rocketeer.bench.processes import ServerFailed, ServerProcess
-from rocketeer.bench.servers import HOST
+from rocketeer.bench.processes import ServerFailed, ServerProcess, wait_for
+from rocketeer.bench.servers import HOST, write_conf
 from rocketeer.config.ports import free_ports
-from rocketeer.errors import GroupError, RemotingError
+from rocketeer.errors import GroupError, RocketeerError
 from rocketeer.group.etcd import Etcd
 from rocketeer.group.etcd_program import etcd_command, find_etcd
-from rocketeer.group.registry import Registry, View
-from rocketeer.group.state import is_alive
-from rocketeer.protocol.bodies.route import decode_cluster_info
-from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.group.registry import GroupSnapshot, Registry
 
 READY_S = 60.0
 CLUSTER = "DefaultCluster"
@@ -62,7 +61,7 @@ class EtcdProcess:
             self.process.kill()
 
 
-class Place(NamedTuple):
+class ProcessHost(NamedTuple):
     """Where a process runs: its address, and what stands before its command (`ip netns exec ...`)."""
 
     host: str
@@ -70,10 +69,10 @@ class Place(NamedTuple):
     env: Mapping[str, str] = {}
 
 
-class Member:
+class MemberProcess:
     """One member's process and folder."""
 
-    def __init__(self, number: int, folder: Path, conf: Mapping[str, object], place: Place) -> None:
+    def __init__(self, number: int, folder: Path, conf: Mapping[str, object], place: ProcessHost) -> None:
         self.number = number
         self.place = place
         self.folder = folder
@@ -97,7 +96,6 @@ class Member:
     def write_conf(self) -> Path:
         """Its broker.conf."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "broker.conf"
         values = {
             "brokerClusterName": CLUSTER,
             "brokerName": NAME,
@@ -109,8 +107,7 @@ class Member:
             **self.conf,
             "bindAddress": self.place.host,
         }
-        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        return path
+        return write_conf(self.folder / "broker.conf", values)
 
     def start(self) -> None:
         command = [
@@ -153,7 +150,7 @@ class GroupCluster:
         *,
         members: int = 3,
         conf: Mapping[str, object] | None = None,
-        places: Mapping[str, Place] | None = None,
+        places: Mapping[str, ProcessHost] | None = None,
         started: bool = True,
         namesrv_conf: Mapping[str, object] | None = None,
     ) -> None:
@@ -177,12 +174,12 @@ class GroupCluster:
             **(conf or {}),
         }
         self.members = [
-            Member(number, folder / f"m{number}", settings, self._place(str(number)))
+            MemberProcess(number, folder / f"m{number}", settings, self._place(str(number)))
             for number in range(1, members + 1)
         ]
 
-    def _place(self, name: str) -> Place:
-        return self._places.get(name, Place(HOST))
+    def _place(self, name: str) -> ProcessHost:
+        return self._places.get(name, ProcessHost(HOST))
 
     @property
     def namesrv(self) -> str:
@@ -214,7 +211,6 @@ class GroupCluster:
         self.wait_for_leader()
 
     def start_namesrv(self) -> None:
-        path = self.folder / "namesrv.conf"
         values = {
             "listenPort": self.namesrv_port,
             "bindAddress": self._place("namesrv").host,
@@ -222,12 +218,10 @@ class GroupCluster:
             "configStorePath": self.folder / "namesrv.properties",
             **self._namesrv_conf,
         }
-        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        path = write_conf(self.folder / "namesrv.conf", values)
         command = [sys.executable, "-m", "rocketeer.cli.main", "namesrv", "-c", str(path)]
         self._namesrv = ServerProcess(command, log=self.folder / "namesrv.out")
-        self._namesrv.wait_until(
-            lambda: self._masters() is not None, timeout_s=READY_S, what="the name server"
-        )
+        self._namesrv.wait_until(lambda: self._known() is not None, timeout_s=READY_S, what="the name server")
 
     def kill_namesrv(self) -> None:
         if self._namesrv is not None:
@@ -241,10 +235,10 @@ class GroupCluster:
 
     # --- who is in sync ----------------------------------------------------------------------
 
-    def view(self) -> View:
+    def view(self) -> GroupSnapshot:
         """What etcd says of the group; GroupError while it does not answer."""
 
-        async def read() -> View:
+        async def read() -> GroupSnapshot:
             etcd = Etcd([self.etcd.endpoint], timeout_s=5)
             try:
                 return await Registry(etcd, CLUSTER, NAME).read()
@@ -252,14 +246,6 @@ class GroupCluster:
                 await etcd.close()
 
         return asyncio.run(read())
-
-    def leader_number(self) -> int | None:
-        """Who leads by etcd's record; None while nobody does."""
-        with contextlib.suppress(GroupError):
-            view = self.view()
-            if view.state is not None and is_alive(view.state.leader, view.live):
-                return view.state.leader.member
-        return None
 
     def in_sync(self) -> frozenset[int]:
         """The numbers of the members that are alive and in sync."""
@@ -273,34 +259,30 @@ class GroupCluster:
     def wait_until_in_sync(self, members: Collection[int] | None = None, timeout_s: float = READY_S) -> None:
         """Until just these are in sync: all of them, unless it is said otherwise."""
         wanted = frozenset(members or (member.number for member in self.members))
-        give_up_s = time.monotonic() + timeout_s
-        while (found := self.in_sync()) != wanted:
-            if time.monotonic() > give_up_s:
-                raise ServerFailed(
-                    f"members {sorted(found)} are in sync after {timeout_s:g} s, wanted {sorted(wanted)}\n"
-                    f"{self._last_lines()}"
-                )
-            time.sleep(0.05)
+        if not wait_for(lambda: self.in_sync() == wanted, timeout_s, poll_s=0.05):
+            raise ServerFailed(
+                f"members {sorted(self.in_sync())} are in sync after {timeout_s:g} s, wanted {sorted(wanted)}\n"
+                f"{self._last_lines()}"
+            )
 
     # --- who leads ---------------------------------------------------------------------------
 
-    def _masters(self) -> dict[str, dict[int, str]] | None:
-        """Broker name -> id -> address, as the name server knows them."""
-        with contextlib.suppress(RemotingError, OSError), Control(self.namesrv, timeout_s=2) as server:
-            answer = server.call(RequestCode.GET_BROKER_CLUSTER_INFO)
-            if answer.code == ResponseCode.SUCCESS:
-                return {
-                    name: dict(data.addresses)
-                    for name, data in decode_cluster_info(answer.body).brokers.items()
-                }
+    def _known(self) -> ClusterMap | None:
+        """The brokers that the name server knows; None while it does not answer."""
+        with contextlib.suppress(RocketeerError, OSError), Control(self.namesrv, timeout_s=2) as server:
+            return server.run(cluster_map(server.context))
         return None
 
-    def leader(self) -> Member | None:
+    def leader(self) -> MemberProcess | None:
         """Whom the name server calls the master, if it runs."""
-        address = (self._masters() or {}).get(NAME, {}).get(0)
+        known = self._known()
+        masters = () if known is None else known.masters()
+        address = next((each.address for each in masters if each.name == NAME), None)
         return next((each for each in self.members if each.address == address and each.running), None)
 
-    def wait_for_leader(self, *, other_than: Member | None = None, timeout_s: float = READY_S) -> Member:
+    def wait_for_leader(
+        self, *, other_than: MemberProcess | None = None, timeout_s: float = READY_S
+    ) -> MemberProcess:
         give_up_s = time.monotonic() + timeout_s
         while time.monotonic() < give_up_s:
             leader = self.leader()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketeer.bench.loadgen import bare_server, run_loadgen
-from rocketeer.bench.session import Plan, Server, rest
+from rocketeer.bench.session import BenchServer, LoadPlan, wait_until_settled
 
 _FIXED_IN_FLIGHT = 64  # more than are ever under way unless the server stalls
 
@@ -30,7 +30,9 @@ class HalfLoad:
     bare_at_fixed_times: float
 
 
-def half_load(program: Path, build: Path, server: Server, plan: Plan, say: Callable[[str], None]) -> HalfLoad:
+def half_load(
+    program: Path, build: Path, server: BenchServer, plan: LoadPlan, say: Callable[[str], None]
+) -> HalfLoad:
     mosts, halves = [], []
     for _ in range(plan.rounds):
         mosts.append(float(_send(program, server, plan)["messages_per_s"]))
@@ -57,7 +59,7 @@ def half_load(program: Path, build: Path, server: Server, plan: Plan, say: Calla
     )
 
 
-def _nearest(program: Path, server: Server, plan: Plan, wanted: float) -> dict[str, Any]:
+def _nearest(program: Path, server: BenchServer, plan: LoadPlan, wanted: float) -> dict[str, Any]:
     """The run whose rate is nearest to `wanted`, of those with more and more in flight."""
     tried = []
     for in_flight in range(1, plan.in_flight + 1):
@@ -67,6 +69,6 @@ def _nearest(program: Path, server: Server, plan: Plan, wanted: float) -> dict[s
     return min(tried, key=lambda figures: abs(figures["messages_per_s"] - wanted))
 
 
-def _send(program: Path, server: Server, plan: Plan) -> dict[str, Any]:
-    rest([server])
+def _send(program: Path, server: BenchServer, plan: LoadPlan) -> dict[str, Any]:
+    wait_until_settled([server])
     return run_loadgen(program, server, plan, "send")

@@ -7,7 +7,7 @@ from typing import Final
 FAST_US: Final = 200_000
 
 
-class Counts:
+class LatencyCounts:
     """What a load process counts in: an array for what is usual, a dict for what took longer."""
 
     __slots__ = ("by_us", "slow")

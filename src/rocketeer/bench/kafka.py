@@ -35,7 +35,7 @@ def _java() -> str:
     return found
 
 
-class Kafka:
+class KafkaServer:
     """A broker that is its own controller; everything it writes is under `folder`."""
 
     def __init__(self, folder: Path, *, partitions: int) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from rocketeer.bench.frames import Target
+from rocketeer.bench.frames import SendTarget
 from rocketeer.errors import RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.security.credentials import Credentials
 
 Kind = Literal["send", "batch", "pull"]
@@ -25,7 +26,7 @@ class Load:
 
     address: str
     kind: Kind
-    target: Target
+    target: SendTarget
     run: int
     first_connection: int = 0
     connections: int = 16
@@ -52,12 +53,12 @@ class LastSent:
 
     topic: str
     queue: int
-    queue_offset: int
+    queue_offset: QueueOffset
     key: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class LoadResult:
     """What one process saw from the end of the warm-up on."""
 
     messages: int

@@ -7,27 +7,27 @@ import typer
 
 from rocketeer.bench.compare import compare
 from rocketeer.bench.options import (
+    BenchTarget,
     BodyBytes,
     Connections,
     FlushChoice,
     FlushOption,
     Processes,
-    Queues,
+    QueuesOption,
     Rate,
-    Rounds,
+    RoundsOption,
     Seconds,
     Shape,
     Warmup,
-    Where,
 )
-from rocketeer.bench.session import Plan, run_batch, run_end_to_end, run_pull, run_send
+from rocketeer.bench.session import LoadPlan, run_batch, run_end_to_end, run_pull, run_send
 
 
 def send(
-    where: Where,
+    where: BenchTarget,
     shape: Shape,
     flush: FlushOption = FlushChoice.asynchronous,
-    queues: Queues = 4,
+    queues: QueuesOption = 4,
     warmup: Warmup = 2,
     processes: Processes = 1,
     rate: Rate = None,
@@ -37,31 +37,31 @@ def send(
     tls: Annotated[bool, typer.Option("--tls", help="The load comes with TLS.")] = False,
 ) -> None:
     """Single messages (SEND_MESSAGE_V2), each with its own KEYS and UNIQ_KEY."""
-    plan = Plan(**asdict(shape), queues=queues, warmup_s=warmup, processes=processes, rate=rate)
+    plan = LoadPlan(**asdict(shape), queues=queues, warmup_s=warmup, processes=processes, rate=rate)
     mode = "sync-flush send" if flush is FlushChoice.synchronous else "send"
     mode += " with accounts" * acl + " over TLS" * tls
     step = (lambda server, plan: run_send(server, plan, mode), plan)
     compare([step], where, flush=flush, acl=acl, tls=tls)
 
 
-def batch(where: Where, shape: Shape, processes: Processes = 1) -> None:
+def batch(where: BenchTarget, shape: Shape, processes: Processes = 1) -> None:
     """Batches of 32 messages (SEND_BATCH_MESSAGE)."""
-    compare([(run_batch, Plan(**asdict(shape), processes=processes))], where)
+    compare([(run_batch, LoadPlan(**asdict(shape), processes=processes))], where)
 
 
-def pull(where: Where, shape: Shape, processes: Processes = 1) -> None:
+def pull(where: BenchTarget, shape: Shape, processes: Processes = 1) -> None:
     """Pulls of 32 messages that are stored already (it stores them first)."""
-    compare([(run_pull, Plan(**asdict(shape), processes=processes))], where, filled=True)
+    compare([(run_pull, LoadPlan(**asdict(shape), processes=processes))], where, filled=True)
 
 
 def e2e(
-    where: Where,
+    where: BenchTarget,
     rate: Annotated[float, typer.Option(help="Messages/s, sent at fixed times.")] = 2000,
     connections: Connections = 1,
     body_bytes: BodyBytes = 1024,
     seconds: Seconds = 5,
-    rounds: Rounds = 3,
+    rounds: RoundsOption = 3,
 ) -> None:
     """From the scheduled send to the arrival at a consumer whose pulls are held by the broker."""
-    plan = Plan(connections=connections, body_bytes=body_bytes, seconds=seconds, rounds=rounds, rate=rate)
+    plan = LoadPlan(connections=connections, body_bytes=body_bytes, seconds=seconds, rounds=rounds, rate=rate)
     compare([(run_end_to_end, plan)], where)

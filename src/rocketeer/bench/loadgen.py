@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketeer.bench.processes import ServerFailed, ServerProcess
-from rocketeer.bench.session import Plan, Server, broker_cores, prepare
+from rocketeer.bench.session import BenchServer, LoadPlan, broker_cores, prepare
 from rocketeer.config.ports import free_ports
 from rocketeer.remoting.address import split_address
 
@@ -34,7 +34,7 @@ def compiled(folder: Path, name: str = "loadgen") -> Path:
 
 
 @contextlib.contextmanager
-def bare_server(folder: Path) -> Iterator[Server]:
+def bare_server(folder: Path) -> Iterator[BenchServer]:
     """A server that answers sends and does nothing else, on the core that our broker has."""
     core, load_cores = broker_cores()
     port, _ = free_ports()
@@ -42,7 +42,7 @@ def bare_server(folder: Path) -> Iterator[Server]:
     process = ServerProcess([str(program), str(port)], log=folder / "bare.log", cores=core)
     try:
         process.wait_until(lambda: _answers(port), timeout_s=10, what=_BARE)
-        yield Server(
+        yield BenchServer(
             label=_BARE, make=None, address=f"127.0.0.1:{port}", pid=process.pid, load_cores=load_cores
         )
     finally:
@@ -55,7 +55,7 @@ def _answers(port: int) -> bool:
     return False
 
 
-def run_loadgen(program: Path, server: Server, plan: Plan, mode: str) -> dict[str, Any]:
+def run_loadgen(program: Path, server: BenchServer, plan: LoadPlan, mode: str) -> dict[str, Any]:
     """One run with the figures loadgen prints; mode is send, batch or pull."""
     topic = "bare" if server.label == _BARE else prepare(server, plan).topics[0]
     _, port = split_address(server.address)

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.run import Measured
-from rocketeer.bench.session import Plan, Server, prepare, run_send
+from rocketeer.bench.session import BenchServer, LoadPlan, prepare, run_send
 from rocketeer.errors import RocketeerError
 
 SAMPLE_S: Final = 0.05
@@ -51,7 +51,7 @@ class Samples:
 class Meter:
     """Notes how many messages a topic has, again and again: the end of one queue of many that fill alike."""
 
-    def __init__(self, server: Server, topic: str, queues: int) -> None:
+    def __init__(self, server: BenchServer, topic: str, queues: int) -> None:
         self._server = server
         self._topic = topic
         self._queues = queues
@@ -92,7 +92,7 @@ class Meter:
 class SteadyLoad:
     """Sends that go on while the block lasts, measured: `meter` knows their rate at any moment of it."""
 
-    def __init__(self, server: Server, plan: Plan, mode: str) -> None:
+    def __init__(self, server: BenchServer, plan: LoadPlan, mode: str) -> None:
         target = prepare(server, plan)
         self.meter = Meter(server, target.topics[0], plan.queues)
         self._server, self._plan, self._mode = server, plan, mode
@@ -146,7 +146,7 @@ def lost_shares(samples: Samples, moments_s: Sequence[float], span_s: float) -> 
 
 
 def typical(shares: Sequence[float]) -> float:
-    """Their median: a disk that stalls for a moment is nobody's cost."""
+    """The median of the shares: one stall of the disk does not count."""
     if not shares:
         raise RocketeerError("nothing was sent while it was measured: is the broker refusing messages?")
     return statistics.median(shares)

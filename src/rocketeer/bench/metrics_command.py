@@ -9,22 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from rocketeer.bench import report
-from rocketeer.bench.bars import BarResult
-from rocketeer.bench.compare import console, finish
+from rocketeer.bench.bar_result import BarResult
+from rocketeer.bench.compare import console, judge
 from rocketeer.bench.control import Control
 from rocketeer.bench.meter import STEADY_S, SteadyLoad, lost_shares, typical
-from rocketeer.bench.options import Folder, Json, Queues
+from rocketeer.bench.options import Folder, Json, QueuesOption
 from rocketeer.bench.processes import cpu_seconds
 from rocketeer.bench.run import Measured
-from rocketeer.bench.session import Plan, Server, prepare, rest, run_send, started
+from rocketeer.bench.session import BenchServer, LoadPlan, prepare, run_send, started, wait_until_settled
+from rocketeer.client.plans.pull import PullSettings, pull
 from rocketeer.config.ports import free_ports
-from rocketeer.errors import RocketeerError
-from rocketeer.protocol.codes import RequestCode
+from rocketeer.model.offsets import QueueOffset
+from rocketeer.model.subscription import Subscription
 
 LOST_MAX = 0.02
 """Of the throughput: more than this being scraped may not cost."""
 _TOPICS_A_GROUP = 2
-_COMMIT_AND_SUBSCRIPTION = 1 | 4
 _LOOKS = 20
 SPAN_S = 1.0
 """A scrape under load is over by then."""
@@ -48,7 +48,7 @@ class Scraper:
 def metrics(
     topics: Annotated[int, typer.Option(min=1, max=9999, help="Topics.")] = 1_000,
     groups: Annotated[int, typer.Option(min=1, help="Consumer groups, on two topics each.")] = 2_500,
-    queues: Queues = 8,
+    queues: QueuesOption = 8,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two scrapes of a Prometheus.")] = 15,
     scrapes: Annotated[
         int, typer.Option(min=0, help="While messages are sent, 3 s apart; 0: only what a scrape costs.")
@@ -67,51 +67,36 @@ def metrics(
     conf = {"metricsExporterType": "PROM", "metricsPromExporterPort": port}
     url = f"http://127.0.0.1:{port}/metrics"
     runs: list[Measured] = []
-    try:
-        with started(("ours",), folder=folder, conf=conf) as servers:
-            (server,) = servers
-            fill(server, Plan(queues=queues, topics=topics), groups)
-            scrape = cost_of_a_scrape(server, url)
-            share = scrape["cpu_ms"] / 1000 / every
-            figures: dict[str, Any] = {"scrape": scrape, "cpu_share": share}
-            console.print(
-                f"  a scrape takes {scrape['cpu_ms']} ms of the broker's CPU for {scrape['page_bytes']:,} bytes: "
-                f"every {every:g} s that is {share:.2%} of a core"
-            )
-            if scrapes:
-                figures["lost"], run = cost_under_load(server, Plan(queues=queues), url, scrapes, every)
-                runs.append(run)
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
+    with started(("ours",), folder=folder, conf=conf) as servers:
+        (server,) = servers
+        fill(server, LoadPlan(queues=queues, topics=topics), groups)
+        scrape = cost_of_a_scrape(server, url)
+        share = scrape["cpu_ms"] / 1000 / every
+        figures: dict[str, Any] = {"scrape": scrape, "cpu_share": share}
+        console.print(
+            f"  a scrape takes {scrape['cpu_ms']} ms of the broker's CPU for {scrape['page_bytes']:,} bytes: "
+            f"every {every:g} s that is {share:.2%} of a core"
+        )
+        if scrapes:
+            figures["lost"], run = cost_under_load(server, LoadPlan(queues=queues), url, scrapes, every)
+            runs.append(run)
     bars = [_share_bar("CPU time of scrapes, of a core", share)]
     if runs:
         report.print_runs(runs, console)
         bars.append(_share_bar("throughput lost while being scraped", figures["lost"]))
-    console.print(report.bars_table(bars))
-    finish(about, runs, json, metrics={**figures, "passed": all(bar.passed for bar in bars)})
-    if not all(bar.passed for bar in bars):
-        raise typer.Exit(1)
+    judge(about, runs, bars, json, metrics={**figures, "passed": all(bar.passed for bar in bars)})
 
 
 def _share_bar(name: str, share: float) -> BarResult:
-    return BarResult(
-        name=name,
-        ours=100 * share,
-        other=None,
-        value=100 * share,
-        wanted=100 * LOST_MAX,
-        at_least=False,
-        unit="%",
-    )
+    return BarResult.limit(name, 100 * share, 100 * LOST_MAX, "%")
 
 
 def cost_under_load(
-    server: Server, plan: Plan, url: str, scrapes: int, every_s: float
+    server: BenchServer, plan: LoadPlan, url: str, scrapes: int, every_s: float
 ) -> tuple[float, Measured]:
     """The share of the throughput that a scrape every so often costs, and the load it was measured in."""
     run_send(server, plan, "warm-up")
-    rest([server])
+    wait_until_settled([server])
     scraper = Scraper(url)
     moments_s: list[float] = []
     seconds = 3 * SPAN_S * scrapes + STEADY_S + SPAN_S
@@ -134,10 +119,10 @@ def cost_under_load(
     return lost * SPAN_S / every_s, load.measured
 
 
-def fill(server: Server, plan: Plan, groups: int) -> None:
+def fill(server: BenchServer, plan: LoadPlan, groups: int) -> None:
     """Messages in every topic, and groups that have got and consumed some of them."""
     target = prepare(server, plan)
-    run_send(server, Plan(queues=plan.queues, topics=plan.topics, seconds=2.0), "fill")
+    run_send(server, LoadPlan(queues=plan.queues, topics=plan.topics, seconds=2.0), "fill")
     with Control(server.address, timeout_s=60) as control:
         for group in range(groups):
             for number in range(_TOPICS_A_GROUP):
@@ -148,20 +133,18 @@ def fill(server: Server, plan: Plan, groups: int) -> None:
 
 
 def _consume(control: Control, group: str, topic: str, queue_id: int) -> None:
-    header = {
-        "consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": 0, "maxMsgNums": 1,
-        "sysFlag": _COMMIT_AND_SUBSCRIPTION, "commitOffset": queue_id % 2, "suspendTimeoutMillis": 0,
-        "subscription": "*", "subVersion": 0, "expressionType": "TAG",
-    }  # fmt: skip
-    control.call(RequestCode.PULL_MESSAGE, {name: str(value) for name, value in header.items()})
+    """Get the queue's first message, and commit it."""
+    settings, queue = PullSettings(group, max_count=1, hold_s=0.0), control.queue(topic, queue_id)
+    everything, consumed = Subscription(topic), QueueOffset(1)
+    control.run(pull(settings, control.cluster, queue, QueueOffset(0), everything, commit_offset=consumed))
 
 
-def cost_of_a_scrape(server: Server, url: str) -> dict[str, Any]:
+def cost_of_a_scrape(server: BenchServer, url: str) -> dict[str, Any]:
     """CPU time of the broker for one page, and how large it is; of an idle broker."""
     scraper = Scraper(url)
     scraper.scrape()
     assert server.pid is not None, "it was started here"
-    rest([server])
+    wait_until_settled([server])
     before_s = cpu_seconds(server.pid)
     for _ in range(_LOOKS):
         scraper.scrape()

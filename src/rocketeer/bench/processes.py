@@ -28,6 +28,16 @@ class ServerFailed(RocketeerError):
     """A server that did not start, did not answer in time or ended by itself; the text ends with its last lines."""
 
 
+def wait_for(ready: Callable[[], bool], timeout_s: float, *, poll_s: float = _POLL_S) -> bool:
+    """Poll until it is so; False when it was not in time."""
+    give_up_s = time.monotonic() + timeout_s
+    while not ready():
+        if time.monotonic() > give_up_s:
+            return False
+        time.sleep(poll_s)
+    return True
+
+
 @contextmanager
 def _termination_waits() -> Iterator[None]:
     """SIGTERM comes when the block has ended: an exception of our handler in the middle would leave a server behind
@@ -133,13 +143,16 @@ class ServerProcess:
 
     def wait_until(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
         """Poll `ready` until it is true; a process that ends or stays silent is an error with its last words."""
-        give_up_s = time.monotonic() + timeout_s
-        while not ready():
+
+        def is_ready() -> bool:
+            if ready():
+                return True
             if not self.running:
                 raise ServerFailed(f"{what} ended with exit code {self.exit_code}\n{self.last_lines()}")
-            if time.monotonic() > give_up_s:
-                raise ServerFailed(f"{what} was not ready after {timeout_s:g} s\n{self.last_lines()}")
-            time.sleep(_POLL_S)
+            return False
+
+        if not wait_for(is_ready, timeout_s):
+            raise ServerFailed(f"{what} was not ready after {timeout_s:g} s\n{self.last_lines()}")
 
     def stop(self, *, timeout_s: float = 60) -> int:
         """SIGTERM, as an operator would; SIGKILL when it does not obey. Returns the exit code."""
@@ -188,8 +201,3 @@ def unwritten_bytes() -> int:
     with open("/proc/meminfo", encoding="ascii") as lines:
         sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
     return (sizes["Dirty"] + sizes["Writeback"]) * 1024
-
-
-def open_files(pid: int) -> int:
-    """How many file descriptors the process holds."""
-    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -24,8 +24,8 @@ _ACCOUNTS = """accounts:
 
 
 @dataclass(frozen=True)
-class Protection:
-    """What was asked for; nothing by default."""
+class ServerProtection:
+    """Account and TLS of the servers that are started, as they were asked for; none by default."""
 
     account: Credentials | None = None
     acl_file: Path | None = None
@@ -47,11 +47,11 @@ class Protection:
         return [f"-Dtls.config.file={self.tls_file}", "-Dtls.test.mode.enable=false"]
 
 
-OPEN = Protection()
+OPEN = ServerProtection()
 
 
 @contextlib.contextmanager
-def protected(folder: Path, *, acl: bool, tls: bool) -> Iterator[Protection]:
+def protected(folder: Path, *, acl: bool, tls: bool) -> Iterator[ServerProtection]:
     """Files in the folder, and the environment for what the benchmark asks beside its load."""
     account, acl_file, tls_file, trust = None, None, None, None
     environment: dict[str, str] = {}
@@ -81,7 +81,7 @@ def protected(folder: Path, *, acl: bool, tls: bool) -> Iterator[Protection]:
         clients.write_text(properties_text({"tls.enable": "true", "tls.client.trustCertPath": str(trust)}))
         environment[TLS_FILE_VARIABLE] = str(clients)
     with _environment(environment):
-        yield Protection(account, acl_file, tls_file, trust)
+        yield ServerProtection(account, acl_file, tls_file, trust)
 
 
 @contextlib.contextmanager

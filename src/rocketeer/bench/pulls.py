@@ -3,7 +3,6 @@
 import re
 import select
 import socket
-import struct
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,18 +10,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketeer.bench.frames import FIRST_NUMBER, PER_PULL, PullRequests
-from rocketeer.bench.histogram import Counts
-from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
+from rocketeer.bench.histogram import LatencyCounts
+from rocketeer.bench.load import LastSent, Load, LoadFailed, LoadResult
 from rocketeer.bench.steps import STAMP_WIDTH
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.frame_layout import LENGTH, PREFIX
+from rocketeer.record.layout import HEAD
 from rocketeer.remoting.address import split_address
 
 _BUFFER_BYTES: Final = 4 << 20
 _HOLD_MS: Final = 5_000
-# Of a stored record with IPv4 hosts; the fixed fields and the body's length lie before it.
-_BODY_AT: Final = 88
-_I32 = struct.Struct(">i")
-_PREFIX = struct.Struct(">iI")
 _OPAQUE = re.compile(rb'"opaque":(\d+)').search
 _CODE = re.compile(rb'"code":(\d+)').search
 _NEXT = re.compile(rb'"nextBeginOffset":"?(\d+)').search
@@ -36,7 +34,7 @@ class PullLink:
     buffer: bytearray = field(default_factory=lambda: bytearray(_BUFFER_BYTES))
     filled: int = 0
     unsent: bytes = b""
-    under_way: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    under_way: dict[int, tuple[int, int, QueueOffset]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Reply:
 
     opaque: int
     code: int
-    next_offset: int
+    next_offset: QueueOffset
     body: memoryview
 
 
@@ -68,7 +66,7 @@ class _PullBase(ABC):
         for fd in self._by_fd:
             self._epoll.register(fd, select.EPOLLIN)
         self._next_opaque = FIRST_NUMBER
-        self._latencies = Counts()
+        self._latencies = LatencyCounts()
         self._messages = self._refused = self._mismatched = 0
         self._refusals: dict[str, int] = {}
 
@@ -80,7 +78,7 @@ class _PullBase(ABC):
     def _on_reply(self, link: PullLink, reply: Reply, now_ns: int) -> None:
         """Count what came and ask the next."""
 
-    def _ask(self, link: PullLink, queue: int, offset: int) -> None:
+    def _ask(self, link: PullLink, queue: int, offset: QueueOffset) -> None:
         opaque = self._next_opaque
         self._next_opaque += 1
         link.under_way[opaque] = (time.monotonic_ns(), queue, offset)
@@ -114,7 +112,7 @@ class _PullBase(ABC):
     def _take(self, link: PullLink, view: memoryview, now_ns: int) -> None:
         at, filled = 0, link.filled
         while filled - at >= 8:
-            size, mark = _PREFIX.unpack_from(view, at)
+            size, mark = PREFIX.unpack_from(view, at)
             stop = at + 4 + size
             if stop > filled:
                 if size + 4 > len(view):
@@ -127,7 +125,7 @@ class _PullBase(ABC):
             if opaque is None or code is None or int(opaque[1]) not in link.under_way:
                 self._mismatched += 1
                 continue
-            next_offset = int(following[1]) if following else -1
+            next_offset = QueueOffset(int(following[1]) if following else -1)
             if int(code[1]) != ResponseCode.SUCCESS:
                 self._refusals[header[-120:].decode()] = 1
             self._on_reply(link, Reply(int(opaque[1]), int(code[1]), next_offset, view[body_at:stop]), now_ns)
@@ -136,7 +134,7 @@ class _PullBase(ABC):
             link.buffer[:left] = link.buffer[at:filled]
         link.filled = left
 
-    def run(self, started_ns: int, drained: Callable[[tuple[LastSent, ...]], None]) -> Outcome:
+    def run(self, started_ns: int, drained: Callable[[tuple[LastSent, ...]], None]) -> LoadResult:
         """From `started_ns` on: warm up, measure, stop asking."""
         measure_ns = started_ns + int(self._load.warmup_s * 1e9)
         stop_ns = measure_ns + int(self._load.seconds * 1e9)
@@ -156,7 +154,7 @@ class _PullBase(ABC):
         drained(())
         for link in self._links:
             link.sock.close()
-        return Outcome(
+        return LoadResult(
             messages=self._messages - before,
             all_messages=self._messages,
             refused=self._refused - refused_before,
@@ -178,7 +176,7 @@ class PullLoop(_PullBase):
         super().__init__(load, load.connections)
         self._topic = load.target.topics[0]
         self._places = [
-            (queue, offset)
+            (queue, QueueOffset(offset))
             for queue in range(load.target.queues)
             for offset in range(
                 load.queue_begins.get((self._topic, queue), 0),
@@ -220,17 +218,17 @@ class WaitingPuller(_PullBase):
     def _start(self) -> None:
         for queue in range(self._load.target.queues):
             end = self._load.queue_ends.get((self._topic, queue), 0)
-            self._ask(self._links[0], queue, end)
+            self._ask(self._links[0], queue, QueueOffset(end))
 
     def _on_reply(self, link: PullLink, reply: Reply, now_ns: int) -> None:
         _, queue, offset = link.under_way.pop(reply.opaque)
         if reply.code == ResponseCode.SUCCESS:
             at, body = 0, reply.body
             while at < len(body):
-                stamp = bytes(body[at + _BODY_AT : at + _BODY_AT + STAMP_WIDTH])
+                stamp = bytes(body[at + HEAD.size : at + HEAD.size + STAMP_WIDTH])
                 self._latencies.add((now_ns - int(stamp)) // 1000)
                 self._messages += 1
-                at += _I32.unpack_from(body, at)[0]
+                at += LENGTH.unpack_from(body, at)[0]
         elif reply.code not in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
             self._refused += 1
         next_offset = reply.next_offset if reply.next_offset >= 0 else offset

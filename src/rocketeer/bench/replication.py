@@ -14,17 +14,27 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rocketeer.bench.bars import BarResult
+from rocketeer.admin.plans.clusters import broker_runtime
+from rocketeer.bench.bar_result import BarResult
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.bench.load import LoadFailed
+from rocketeer.bench.processes import wait_for
 from rocketeer.bench.run import Measured
-from rocketeer.bench.servers import HOST, Cluster, Make, Slave, make_label
-from rocketeer.bench.session import Plan, Server, broker_cores, fill, rest, run_send
+from rocketeer.bench.servers import HOST, Make, ServerCluster, Slave, make_label
+from rocketeer.bench.session import (
+    BenchServer,
+    LoadPlan,
+    broker_cores,
+    fill,
+    run_send,
+    server_of,
+    wait_until_settled,
+)
+from rocketeer.client.plans.send import SendTerms, send_request
 from rocketeer.clock import SystemClock
 from rocketeer.config import StoreConfig
-from rocketeer.protocol.bodies.kv import decode_kv_table
-from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.codes import ResponseCode
 from rocketeer.replication.master import Master
 from rocketeer.store.base_names import base_name
 from rocketeer.store.commit_log import CommitLog
@@ -40,7 +50,6 @@ class Copying(StrEnum):
 
 FOLLOW_S: Final = 60.0
 CATCH_UP_S: Final = 300.0
-_LOOK_S: Final = 0.02
 _COPY_BYTES: Final = 8 << 20
 _LOADED_S: Final = 3.0
 """Shorter than an empty slave needs: it must not have caught up before the sends end."""
@@ -72,29 +81,23 @@ class CatchUp:
 
 
 @contextlib.contextmanager
-def pair(make: Make, folder: Path, copying: Copying) -> Iterator[Server]:
+def pair(make: Make, folder: Path, copying: Copying) -> Iterator[BenchServer]:
     """A master with one slave that follows it; nobody is bound to a core, for both makes alike."""
     role = {"brokerRole": f"{copying.upper()}_MASTER", "waitTimeMillsInSendQueue": 10_000}
-    master = Cluster(make, folder / "master", conf=role)
+    master = ServerCluster(make, folder / "master", conf=role)
     with master, Slave(make, folder / "slave", master):
         _wait_until_followed(master, make)
-        yield Server(
-            label=f"{make_label(make)}",
-            make=make,
-            address=master.broker,
-            pid=master.broker_process.pid,
-            load_cores=None,
-        )
+        yield server_of(master)
 
 
 @contextlib.contextmanager
-def group_of_three(folder: Path) -> Iterator[Server]:
+def group_of_three(folder: Path) -> Iterator[BenchServer]:
     """The leader of three members, all in sync: a send is answered when every one of them has it."""
     with GroupCluster(folder, conf={"waitTimeMillsInSendQueue": 10_000}) as group:
         group.wait_until_in_sync()
         leader = group.wait_for_leader()
         assert leader.process is not None
-        yield Server(
+        yield BenchServer(
             label=make_label("ours"),
             make="ours",
             address=leader.address,
@@ -103,30 +106,27 @@ def group_of_three(folder: Path) -> Iterator[Server]:
         )
 
 
-def servers_of(make: Make, folder: Path, copying: Copying) -> AbstractContextManager[Server]:
+def servers_of(make: Make, folder: Path, copying: Copying) -> AbstractContextManager[BenchServer]:
     return group_of_three(folder) if copying is Copying.GROUP else pair(make, folder, copying)
 
 
-def _wait_until_followed(master: Cluster, make: Make) -> None:
+def _wait_until_followed(master: ServerCluster, make: Make) -> None:
     """Java's slave reports for the first time after five seconds; a SYNC_MASTER's answers tell when it has."""
-    give_up_s = time.monotonic() + FOLLOW_S
     with Control(master.broker) as broker:
         broker.create_topic("followed", queues=1)
-        while broker.call(RequestCode.SEND_MESSAGE_V2, _SEND, b"x").code != ResponseCode.SUCCESS:
-            if time.monotonic() > give_up_s:
-                raise LoadFailed(f"no slave of make {make} followed within {FOLLOW_S:g} s")
-            time.sleep(0.1)
+
+        sent = send_request(SendTerms("PG"), broker.queue("followed", 0), b"x", "", now_ms=0)
+
+        def followed() -> bool:
+            return broker.call(sent.code, sent.ext, sent.body).code == ResponseCode.SUCCESS
+
+        if not wait_for(followed, FOLLOW_S, poll_s=0.1):
+            raise LoadFailed(f"no slave of make {make} followed within {FOLLOW_S:g} s")
     if not _is_sync(master):
         time.sleep(6.0 if make == "apache" else 1.0)
 
 
-_SEND: Final = {
-    "a": "PG", "b": "followed", "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0", "h": "0",
-    "i": "TAGS\x01t\x02", "j": "0", "k": "false", "m": "false",
-}  # fmt: skip
-
-
-def _is_sync(master: Cluster) -> bool:
+def _is_sync(master: ServerCluster) -> bool:
     return "SYNC_MASTER" in [
         line.partition("=")[2] for line in (master.folder / "broker.conf").read_text().splitlines()
     ]
@@ -135,35 +135,29 @@ def _is_sync(master: Cluster) -> bool:
 # --- a slave that starts with nothing --------------------------------------------------------
 
 
-def catch_up(folder: Path, plan: Plan, messages: int) -> CatchUp:
+def catch_up(folder: Path, plan: LoadPlan, messages: int) -> CatchUp:
     """Fill a master; in turns copy its files and have empty slaves copy it, in peace and while it is sent to.
 
     The master has a core of its own, as with a slave on another machine: the slave shares the others with the load.
     """
     own, others = broker_cores()
     conf = {"waitTimeMillsInSendQueue": 10_000}
-    with Cluster("ours", folder / "master", conf=conf, cores=own) as master:
-        server = Server(
-            label=make_label("ours"),
-            make="ours",
-            address=master.broker,
-            pid=master.broker_process.pid,
-            load_cores=others,
-        )
+    with ServerCluster("ours", folder / "master", conf=conf, cores=own) as master:
+        server = server_of(master, others)
         fill(server, plan, messages)
         log_mb = _log_end(master.broker) / 1e6
         copied, in_peace = [], []
         for _ in range(plan.rounds):
-            rest([server])
+            wait_until_settled([server])
             copied.append(_copy_files(master.store / "commitlog", folder / "copied"))
-            rest([server])
+            wait_until_settled([server])
             in_peace.append(_follow(master, folder / "slave"))
         short = replace(plan, seconds=min(plan.seconds, _LOADED_S))
         alone, meanwhile, loaded = [], [], []
         for _ in range(plan.rounds):
-            rest([server])
+            wait_until_settled([server])
             alone.append(run_send(server, short, "sends alone").messages_per_s)
-            rest([server])
+            wait_until_settled([server])
             sent, mb_per_s = _follow_under_load(server, master, folder / "slave", short)
             meanwhile.append(sent.messages_per_s)
             loaded.append(mb_per_s)
@@ -179,7 +173,7 @@ def catch_up(folder: Path, plan: Plan, messages: int) -> CatchUp:
     )
 
 
-def _follow(master: Cluster, folder: Path) -> float:
+def _follow(master: ServerCluster, folder: Path) -> float:
     """Seconds from the first copied byte until an empty slave has the log of its master, on disk."""
     with _starting_slave(master, folder) as (slave, began_s):
         _wait_for_end(slave.broker, _log_end(master.broker))
@@ -189,22 +183,22 @@ def _follow(master: Cluster, folder: Path) -> float:
         return time.monotonic() - began_s
 
 
-def _follow_under_load(server: Server, master: Cluster, folder: Path, plan: Plan) -> tuple[Measured, float]:
+def _follow_under_load(
+    server: BenchServer, master: ServerCluster, folder: Path, plan: LoadPlan
+) -> tuple[Measured, float]:
     with _starting_slave(master, folder) as (slave, began_s):
         measured = run_send(server, plan, "sends meanwhile")
         return measured, _log_end(slave.broker) / 1e6 / (time.monotonic() - began_s)
 
 
 @contextlib.contextmanager
-def _starting_slave(master: Cluster, folder: Path) -> Iterator[tuple[Slave, float]]:
+def _starting_slave(master: ServerCluster, folder: Path) -> Iterator[tuple[Slave, float]]:
     """A slave without a log, and when it got its first bytes."""
     slave = Slave("ours", folder, master, cores=broker_cores()[1])
     seen_s: list[float] = []
 
     def watch() -> None:
-        give_up_s = time.monotonic() + FOLLOW_S
-        while time.monotonic() < give_up_s and not (slave.store / "commitlog" / base_name(0)).exists():
-            time.sleep(_LOOK_S)
+        wait_for((slave.store / "commitlog" / base_name(0)).exists, FOLLOW_S)
         seen_s.append(time.monotonic())
 
     watching = threading.Thread(target=watch, daemon=True)
@@ -219,17 +213,13 @@ def _starting_slave(master: Cluster, folder: Path) -> Iterator[tuple[Slave, floa
 
 
 def _wait_for_end(address: str, end: int) -> None:
-    give_up_s = time.monotonic() + CATCH_UP_S
-    while _log_end(address) < end:
-        if time.monotonic() > give_up_s:
-            raise LoadFailed(f"the slave had not caught up after {CATCH_UP_S:g} s")
-        time.sleep(_LOOK_S)
+    if not wait_for(lambda: _log_end(address) >= end, CATCH_UP_S):
+        raise LoadFailed(f"the slave had not caught up after {CATCH_UP_S:g} s")
 
 
 def _log_end(address: str) -> int:
     with Control(address) as broker:
-        told = broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
-    return int(decode_kv_table(told.body)["commitLogMaxOffset"])
+        return int(broker.run(broker_runtime(broker.context, address)).values["commitLogMaxOffset"])
 
 
 def _copy_files(source: Path, target: Path) -> float:
@@ -267,7 +257,7 @@ def _data_ranges(fd: int) -> Iterator[tuple[int, int]]:
 def idle_cost_ns() -> float:
     """What a master without slaves does for each run of sends, in nanoseconds."""
     master = Master(StoreConfig(), CommitLog(Path("unused"), 1 << 20), SystemClock(), host=HOST)
-    timer = timeit.Timer(master.grown)
+    timer = timeit.Timer(master.log_grew)
     return min(timer.repeat(5, 100_000)) / 100_000 * 1e9
 
 
@@ -300,36 +290,21 @@ def replication_bars(
         ),
     ):
         if ours and apaches:
-            bars.append(_bar(name, statistics.median(ours), statistics.median(apaches), wanted, "x"))
+            bars.append(BarResult.ratio(name, statistics.median(ours), statistics.median(apaches), wanted))
     if caught is not None:
         bars.append(
-            _bar(
+            BarResult.ratio(
                 "an empty slave catches up: MB/s against copying the files",
                 caught.mb_per_s,
                 caught.copy_mb_per_s,
                 SHARE_OF_COPYING,
-                "x",
             )
         )
         alone, meanwhile = caught.sends_alone_per_s, caught.sends_meanwhile_per_s
         bars.append(
-            _bar("sends meanwhile against sends alone: messages/s", meanwhile, alone, 1 - SENDS_LOST, "x")
+            BarResult.ratio(
+                "sends meanwhile against sends alone: messages/s", meanwhile, alone, 1 - SENDS_LOST
+            )
         )
-    bars.append(
-        BarResult(
-            name="a master without slaves: for each run of sends",
-            ours=idle_ns,
-            other=None,
-            value=idle_ns,
-            wanted=IDLE_NS_MAX,
-            at_least=False,
-            unit="ns",
-        )
-    )
+    bars.append(BarResult.limit("a master without slaves: for each run of sends", idle_ns, IDLE_NS_MAX, "ns"))
     return bars
-
-
-def _bar(name: str, ours: float, other: float, wanted: float, unit: str) -> BarResult:
-    return BarResult(
-        name=name, ours=ours, other=other, value=ours / other, wanted=wanted, at_least=True, unit=unit
-    )

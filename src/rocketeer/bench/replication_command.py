@@ -3,20 +3,17 @@ an empty slave catches up.
 """
 
 from dataclasses import asdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from rocketeer.bench import report
-from rocketeer.bench.compare import console, finish
+from rocketeer.bench.compare import console, judge
 from rocketeer.bench.options import MAKES, Folder, Json, Shape, Start, StartOption
 from rocketeer.bench.replication import CatchUp, Copying, catch_up, idle_cost_ns, replication_bars, servers_of
 from rocketeer.bench.run import Measured
 from rocketeer.bench.servers import Make
-from rocketeer.bench.session import Plan, prime, rest, run_send
-from rocketeer.errors import RocketeerError
+from rocketeer.bench.session import LoadPlan, run_send, scratch, wait_until_settled, warm_up
 
 
 def replication(
@@ -38,43 +35,36 @@ def replication(
     caught: CatchUp | None = None
     idle_ns = round(idle_cost_ns(), 1)
     figures: dict[str, Any] = {"without_a_slave_ns_per_run": idle_ns}
-    plan = Plan(**asdict(shape))
-    try:
-        with TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as scratch:
-            for copying in copy or Copying:
-                for number in range(plan.rounds):
-                    for make in MAKES[start]:  # never two at a time: two cores are few for one
-                        if copying is Copying.GROUP and make == "apache":
-                            continue  # beside its SYNC_MASTER
-                        place = Path(scratch) / f"{make}-{copying}-{number}"
-                        with servers_of(make, place, copying) as server:
-                            prime([server], plan)
-                            rest([server])
-                            runs.append(run_send(server, plan, f"{copying} copy"))
-                            rates.setdefault((make, copying), []).append(runs[-1].messages_per_s)
-            report.print_runs(runs, console)
-            if catch_up_messages:
-                caught = catch_up(Path(scratch) / "catch-up", plan, catch_up_messages)
-                figures["catch_up"] = {
-                    **asdict(caught),
-                    "share_of_copying": round(caught.share_of_copying, 3),
-                    "sends_lost": round(caught.sends_lost, 3),
-                }
-                console.print(
-                    f"  an empty slave: {caught.log_mb:,.0f} MB in {caught.seconds:.1f} s, "
-                    f"{caught.mb_per_s:,.0f} MB/s; copying the files, synced: {caught.copy_mb_per_s:,.0f} MB/s"
-                )
-                console.print(
-                    f"  sends alone {caught.sends_alone_per_s:,.0f}/s, while another one catches up "
-                    f"({caught.loaded_mb_per_s:,.0f} MB/s) {caught.sends_meanwhile_per_s:,.0f}/s: "
-                    f"{caught.sends_lost:.0%} lost"
-                )
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
+    plan = LoadPlan(**asdict(shape))
+    with scratch(folder) as base:
+        for copying in copy or Copying:
+            for number in range(plan.rounds):
+                for make in MAKES[start]:  # never two at a time: two cores are few for one
+                    if copying is Copying.GROUP and make == "apache":
+                        continue  # beside its SYNC_MASTER
+                    place = base / f"{make}-{copying}-{number}"
+                    with servers_of(make, place, copying) as server:
+                        warm_up([server], plan)
+                        wait_until_settled([server])
+                        runs.append(run_send(server, plan, f"{copying} copy"))
+                        rates.setdefault((make, copying), []).append(runs[-1].messages_per_s)
+        report.print_runs(runs, console)
+        if catch_up_messages:
+            caught = catch_up(base / "catch-up", plan, catch_up_messages)
+            figures["catch_up"] = {
+                **asdict(caught),
+                "share_of_copying": round(caught.share_of_copying, 3),
+                "sends_lost": round(caught.sends_lost, 3),
+            }
+            console.print(
+                f"  an empty slave: {caught.log_mb:,.0f} MB in {caught.seconds:.1f} s, "
+                f"{caught.mb_per_s:,.0f} MB/s; copying the files, synced: {caught.copy_mb_per_s:,.0f} MB/s"
+            )
+            console.print(
+                f"  sends alone {caught.sends_alone_per_s:,.0f}/s, while another one catches up "
+                f"({caught.loaded_mb_per_s:,.0f} MB/s) {caught.sends_meanwhile_per_s:,.0f}/s: "
+                f"{caught.sends_lost:.0%} lost"
+            )
     bars = replication_bars(rates, caught, idle_ns)
-    console.print(report.bars_table(bars))
-    figures["bars"] = [{**asdict(bar), "passed": bar.passed} for bar in bars]
-    finish(about, runs, json, replication=figures)
-    if not all(bar.passed for bar in bars):
-        raise typer.Exit(1)
+    figures["bars"] = [bar.figures() for bar in bars]
+    judge(about, runs, bars, json, replication=figures)

@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rocketeer.bench.bars import BarResult
+from rocketeer.bench.bar_result import BarResult
 from rocketeer.bench.run import Measured
 
 _BUSY_LOAD = 1.0

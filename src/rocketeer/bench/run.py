@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.histogram import Latencies
-from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
+from rocketeer.bench.load import LastSent, Load, LoadFailed, LoadResult
 from rocketeer.bench.processes import cpu_seconds
 from rocketeer.bench.pulls import PullLoop, WaitingPuller
 from rocketeer.bench.sends import SendLoop
@@ -118,7 +118,7 @@ def measure(
     )
 
 
-def _notes(load: Load, outcomes: list[Outcome], share: float, late_us: int) -> list[str]:
+def _notes(load: Load, outcomes: list[LoadResult], share: float, late_us: int) -> list[str]:
     refusals = [(text, count) for outcome in outcomes for text, count in outcome.refusals.items()]
     notes = [f"refused: {text.strip()} ({count}x)" for text, count in refusals[:5]]
     # An open loop spins on purpose, so its CPU share says nothing; its lateness does.
@@ -182,7 +182,7 @@ def _catch_up(control: Control, last: list[LastSent]) -> None:
 
 
 def _difference(
-    control: Control, load: Load, before: dict[tuple[str, int], int], outcomes: list[Outcome]
+    control: Control, load: Load, before: dict[tuple[str, int], int], outcomes: list[LoadResult]
 ) -> int:
     """How many messages the queues have more than were acknowledged; refused and unanswered ones may be stored."""
     grown = sum(_queue_ends(control, load).values()) - sum(before.values())
@@ -225,9 +225,9 @@ class _Worker:
         assert isinstance(said, tuple)
         return said
 
-    def outcome(self, timeout_s: float) -> Outcome:
+    def outcome(self, timeout_s: float) -> LoadResult:
         said = self._receive(timeout_s)
-        assert isinstance(said, Outcome)
+        assert isinstance(said, LoadResult)
         return said
 
     def close(self) -> None:

@@ -4,15 +4,16 @@ import re
 import select
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Callable
 from typing import Final
 
 from rocketeer.bench.frames import FIRST_NUMBER, PER_BATCH, Requests
-from rocketeer.bench.histogram import Counts
-from rocketeer.bench.load import LastSent, Load, LoadFailed, Outcome
+from rocketeer.bench.histogram import LatencyCounts
+from rocketeer.bench.load import LastSent, Load, LoadFailed, LoadResult
 from rocketeer.bench.steps import Flight
+from rocketeer.model.offsets import QueueOffset
+from rocketeer.protocol.frame_layout import LENGTH
 from rocketeer.remoting.address import split_address
 from rocketeer.security.peer_socket import PeerSocket, TlsSocket
 from rocketeer.security.tls import TlsConfig, client_context
@@ -23,7 +24,7 @@ _UNANSWERED_MAX: Final = 1 << 18
 """On one connection: a server that answers nothing for so long is not measured any more."""
 _RUN: Final = 8
 _RUN_MAX: Final = 256
-_LENGTH: Final = struct.Struct(">i").unpack_from
+_LENGTH: Final = LENGTH.unpack_from
 _CODE: Final = re.compile(rb'"code":(\d+)').search
 _OPAQUE: Final = re.compile(rb'"opaque":(\d+)').search
 
@@ -91,8 +92,8 @@ class SendLoop:
         self._by_fd = {link.fd: link for link in self._links}
         for link in self._links:
             self._epoll.register(link.fd, select.EPOLLIN)
-        self._latencies = Counts()
-        self._lateness = Counts()
+        self._latencies = LatencyCounts()
+        self._lateness = LatencyCounts()
         self._answered = self._refused = 0
         self._refusals: dict[str, int] = {}
         self._refill = load.rate is None
@@ -171,7 +172,7 @@ class SendLoop:
 
     # --- the run -----------------------------------------------------------------------------
 
-    def run(self, started_ns: int, drained: Callable[[tuple[LastSent, ...]], None]) -> Outcome:
+    def run(self, started_ns: int, drained: Callable[[tuple[LastSent, ...]], None]) -> LoadResult:
         """From `started_ns` on: warm up, measure, stop asking, wait for the replies under way.
 
         `drained` is told the moment the last reply is in, before any figures are put together: the clock runs on
@@ -197,7 +198,7 @@ class SendLoop:
         ended_ns = time.monotonic_ns()
         self._drain()
         drained(tuple(filter(None, map(self._last_sent, self._links))))
-        return Outcome(
+        return LoadResult(
             messages=(self._answered - before - (self._refused - refused_before)) * self._per_request,
             all_messages=(self._answered - self._refused) * self._per_request,
             refused=self._refused,
@@ -271,5 +272,5 @@ class SendLoop:
             return None
         number = int(opaque[1])
         topic, queue = self._load.target.of(number)
-        last = int(offset[1]) + self._per_request - 1
+        last = QueueOffset(int(offset[1]) + self._per_request - 1)
         return LastSent(topic=topic, queue=queue, queue_offset=last, key=link.requests.key(number))

@@ -1,8 +1,8 @@
 """A name server and a broker of either make, as real processes on free loopback ports.
 
-Both makes read the same configuration files, so a run differs in the program only: `Cluster("ours", folder)` and
-`Cluster("apache", folder)` are the same cluster otherwise. Used by the benchmark and by the tests that need a
-broker they can kill and start again.
+Both makes read the same configuration files, so a run differs in the program only: `ServerCluster("ours", folder)`
+and `ServerCluster("apache", folder)` are the same cluster otherwise. Used by the benchmark and by the tests that need
+a broker they can kill and start again.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Literal, Protocol, Self
 
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, ServerProcess
-from rocketeer.bench.protection import OPEN, Protection
+from rocketeer.bench.protection import OPEN, ServerProtection
 from rocketeer.config.ports import free_ports as free_ports
 from rocketeer.errors import RemotingError
 from rocketeer.protocol.codes import RequestCode
@@ -77,10 +77,16 @@ def make_label(make: Make) -> str:
     return label if versions["store"] == versions["broker"] else f"{label} on store {versions['store']}"
 
 
-class Cluster:
+def write_conf(path: Path, values: Mapping[str, object]) -> Path:
+    """Write a configuration file; returns its path."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    return path
+
+
+class ServerCluster:
     """One name server and one broker; everything they write is under `folder`.
 
-    >>> with Cluster("ours", tmp_path) as cluster:     # doctest: +SKIP
+    >>> with ServerCluster("ours", tmp_path) as cluster:     # doctest: +SKIP
     ...     producer.set_namesrv_addr(cluster.namesrv)
     ...     cluster.kill_broker()                      # kill -9
     ...     cluster.start_broker()                     # the same ports, the same store
@@ -96,7 +102,7 @@ class Cluster:
         files_max: int | None = None,
         heap: str = "2g",
         ready_s: float = 60,
-        protection: Protection = OPEN,
+        protection: ServerProtection = OPEN,
     ) -> None:
         self._protection = protection
         self.make = make
@@ -161,9 +167,9 @@ class Cluster:
                 raise
 
     def start_namesrv(self) -> None:
-        """Start the name server again after `kill_namesrv`, on the same port."""
-        path = self._write_conf(
-            "namesrv.conf",
+        """Start the name server again after it was killed, on the same port."""
+        path = write_conf(
+            self.folder / "namesrv.conf",
             {
                 "listenPort": self.namesrv_port,
                 "kvConfigPath": self.folder / "kvConfig.json",
@@ -180,8 +186,8 @@ class Cluster:
 
     def start_broker(self) -> None:
         """Start the broker (again) on the same port and store."""
-        path = self._write_conf(
-            "broker.conf",
+        path = write_conf(
+            self.folder / "broker.conf",
             {
                 "brokerClusterName": "DefaultCluster",
                 "brokerName": "broker-a",
@@ -224,18 +230,6 @@ class Cluster:
         """SIGKILL and wait."""
         self.broker_process.kill()
 
-    def kill_namesrv(self) -> None:
-        """SIGKILL and wait."""
-        self.namesrv_process.kill()
-
-    def restart_broker(self, *, kill: bool = False) -> None:
-        """The broker goes (cleanly, or by kill -9) and comes back with its store."""
-        if kill:
-            self.kill_broker()
-        else:
-            self.stop_broker()
-        self.start_broker()
-
     def stop(self) -> None:
         """Both servers, the broker first, as an operator would."""
         for process in (self._broker, self._namesrv):
@@ -247,11 +241,6 @@ class Cluster:
         for process in (self._broker, self._namesrv):
             if process is not None:
                 process.kill()
-
-    def _write_conf(self, name: str, values: Mapping[str, object]) -> Path:
-        path = self.folder / name
-        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        return path
 
     def _spawn(
         self,
@@ -290,7 +279,7 @@ class HasNameServer(Protocol):
     namesrv_port: int
 
 
-class Slave(Cluster):
+class Slave(ServerCluster):
     """A broker of either make that copies the master of a running cluster; it has that cluster's name server."""
 
     def __init__(

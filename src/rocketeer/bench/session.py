@@ -2,26 +2,25 @@
 
 import contextlib
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 from rocketeer.bench.control import Control
-from rocketeer.bench.frames import Target
-from rocketeer.bench.load import Load
+from rocketeer.bench.frames import SendTarget
+from rocketeer.bench.load import Kind, Load
 from rocketeer.bench.processes import cpu_seconds, unwritten_bytes
-from rocketeer.bench.protection import OPEN, Protection, protected
+from rocketeer.bench.protection import OPEN, ServerProtection, protected
 from rocketeer.bench.run import Measured, measure
-from rocketeer.bench.servers import Cluster, Make, make_label
+from rocketeer.bench.servers import Make, ServerCluster, make_label
 from rocketeer.errors import RocketeerError
 
 Flush = Literal["async", "sync"]
 
-_PRIME_MAX: Final = 6
+_WARM_UP_MAX: Final = 6
 _FILL_MESSAGES: Final = 400_000
 _REST_S_MAX: Final = 15.0
 _REST_LOOK_S: Final = 0.25
@@ -32,7 +31,7 @@ _REST_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class BenchServer:
     """A broker under test and the cores the load may use against it."""
 
     label: str
@@ -40,11 +39,11 @@ class Server:
     address: str
     pid: int | None
     load_cores: frozenset[int] | None
-    protection: Protection = OPEN
+    protection: ServerProtection = OPEN
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class LoadPlan:
     """How hard and how long; the fields of a Load that do not depend on the server."""
 
     connections: int = 16
@@ -66,6 +65,13 @@ def broker_cores() -> tuple[frozenset[int] | None, frozenset[int] | None]:
 
 
 @contextlib.contextmanager
+def scratch(folder: Path | None) -> Iterator[Path]:
+    """A new folder inside the one asked for, or where the machine keeps temporary files; gone at the end."""
+    with TemporaryDirectory(prefix="rocketeer-bench-", dir=folder, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@contextlib.contextmanager
 def started(
     makes: tuple[Make, ...],
     *,
@@ -75,45 +81,46 @@ def started(
     conf: Mapping[str, object] | None = None,
     acl: bool = False,
     tls: bool = False,
-) -> Iterator[list[Server]]:
+) -> Iterator[list[BenchServer]]:
     """Brokers of these makes with fresh stores: ours on one core, Apache's with the whole machine."""
     ours_core, load_cores = broker_cores()
-    base = Path(tempfile.mkdtemp(prefix="rocketeer-bench-", dir=folder))
     settings = {"flushDiskType": f"{flush.upper()}_FLUSH", **(conf or {})}
-    try:
-        with contextlib.ExitStack() as running:
-            servers = []
-            protection = running.enter_context(protected(base, acl=acl, tls=tls))
-            for make in makes:
-                ours = make == "ours"
-                cluster = running.enter_context(
-                    Cluster(
-                        make,
-                        base / make,
-                        conf=settings,
-                        cores=ours_core if ours else None,
-                        files_max=files_max if ours else None,
-                        protection=protection,
-                    )
+    with scratch(folder) as base, contextlib.ExitStack() as running:
+        servers = []
+        protection = running.enter_context(protected(base, acl=acl, tls=tls))
+        for make in makes:
+            ours = make == "ours"
+            cluster = running.enter_context(
+                ServerCluster(
+                    make,
+                    base / make,
+                    conf=settings,
+                    cores=ours_core if ours else None,
+                    files_max=files_max if ours else None,
+                    protection=protection,
                 )
-                servers.append(
-                    Server(
-                        label=make_label(make),
-                        make=make,
-                        address=cluster.broker,
-                        pid=cluster.broker_process.pid,
-                        load_cores=load_cores if ours else None,
-                        protection=protection,
-                    )
-                )
-            yield servers
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+            )
+            servers.append(server_of(cluster, load_cores if ours else None, protection))
+        yield servers
 
 
-def existing(address: str, pid: int | None) -> Server:
+def server_of(
+    cluster: ServerCluster, load_cores: frozenset[int] | None = None, protection: ServerProtection = OPEN
+) -> BenchServer:
+    """The running broker of a cluster."""
+    return BenchServer(
+        label=make_label(cluster.make),
+        make=cluster.make,
+        address=cluster.broker,
+        pid=cluster.broker_process.pid,
+        load_cores=load_cores,
+        protection=protection,
+    )
+
+
+def existing(address: str, pid: int | None) -> BenchServer:
     """A broker somebody else started."""
-    return Server(label=address, make=None, address=address, pid=pid, load_cores=None)
+    return BenchServer(label=address, make=None, address=address, pid=pid, load_cores=None)
 
 
 # --- runs ------------------------------------------------------------------------------------
@@ -128,7 +135,7 @@ def _next_run() -> int:
     return _runs & 0xFFFFFF
 
 
-def prepare(server: Server, plan: Plan) -> Target:
+def prepare(server: BenchServer, plan: LoadPlan) -> SendTarget:
     """The topics of a plan, created when they are not there."""
     topics = tuple(f"bench{plan.queues}_{number:04d}" for number in range(plan.topics))
     with Control(server.address, timeout_s=60) as control:
@@ -138,10 +145,10 @@ def prepare(server: Server, plan: Plan) -> Target:
             missing = set(topics)
         for topic in sorted(missing):
             control.create_topic(topic, queues=plan.queues)
-    return Target(topics, plan.queues)
+    return SendTarget(topics, plan.queues)
 
 
-def load_of(server: Server, plan: Plan, kind: Literal["send", "batch", "pull"]) -> Load:
+def load_of(server: BenchServer, plan: LoadPlan, kind: Kind) -> Load:
     """The load a plan puts on a server; for pulls, on what its queues hold now."""
     target = prepare(server, plan)
     ends: dict[tuple[str, int], int] = {}
@@ -168,39 +175,41 @@ def load_of(server: Server, plan: Plan, kind: Literal["send", "batch", "pull"]) 
     )
 
 
-def run_send(server: Server, plan: Plan, mode: str = "send") -> Measured:
+def _run(server: BenchServer, plan: LoadPlan, kind: Kind, mode: str) -> Measured:
+    load = load_of(server, plan, kind)
+    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=plan.processes)
+
+
+def run_send(server: BenchServer, plan: LoadPlan, mode: str = "send") -> Measured:
     """Single messages."""
-    load = load_of(server, plan, "send")
-    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=plan.processes)
+    return _run(server, plan, "send", mode)
 
 
-def run_batch(server: Server, plan: Plan, mode: str = "batch") -> Measured:
+def run_batch(server: BenchServer, plan: LoadPlan, mode: str = "batch") -> Measured:
     """Batches of 32 messages."""
-    load = load_of(server, plan, "batch")
-    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=plan.processes)
+    return _run(server, plan, "batch", mode)
 
 
-def run_pull(server: Server, plan: Plan, mode: str = "pull") -> Measured:
+def run_pull(server: BenchServer, plan: LoadPlan, mode: str = "pull") -> Measured:
     """Pulls of 32 messages; `fill` first."""
-    load = load_of(server, plan, "pull")
-    return measure(load, mode=mode, server=server.label, pid=server.pid, processes=plan.processes)
+    return _run(server, plan, "pull", mode)
 
 
-def run_end_to_end(server: Server, plan: Plan, mode: str = "e2e") -> Measured:
+def run_end_to_end(server: BenchServer, plan: LoadPlan, mode: str = "e2e") -> Measured:
     """A producer, and a consumer with a pull held on every queue; the latency is a message's age on arrival."""
     load = replace(load_of(server, plan, "send"), stamped=True, body_bytes=max(plan.body_bytes, 32))
     return measure(load, mode=mode, server=server.label, pid=server.pid, processes=1, puller=True)
 
 
-def fill(server: Server, plan: Plan, messages: int = _FILL_MESSAGES) -> None:
+def fill(server: BenchServer, plan: LoadPlan, messages: int = _FILL_MESSAGES) -> None:
     """Messages of the plan's size to pull later, as many for every server."""
     short = replace(plan, warmup_s=0.0, seconds=0.2, connections=2, in_flight=2, rate=None)
     while sum(load_of(server, plan, "pull").queue_ends.values()) < messages:
         run_batch(server, short)
 
 
-def rest(servers: list[Server]) -> None:
-    """Wait until all of them have done what their last load left to do: it must not cost the next one."""
+def wait_until_settled(servers: list[BenchServer]) -> None:
+    """Wait until all servers have finished the work that their last load left: it must not cost the next one."""
     pids = [server.pid for server in servers if server.pid is not None]
     give_up_s = time.monotonic() + _REST_S_MAX
     while time.monotonic() < give_up_s:
@@ -211,16 +220,22 @@ def rest(servers: list[Server]) -> None:
             return
 
 
-def prime(servers: list[Server], plan: Plan, measure: Callable[[Server, Plan], Measured] = run_send) -> None:
-    """Loads nobody counts, until a further one is hardly faster: a Java broker compiles its code while it runs.
-
-    Every server gets the same chance.
-    """
+def warm_up(
+    servers: list[BenchServer],
+    plan: LoadPlan,
+    measure: Callable[[BenchServer, LoadPlan], Measured] = run_send,
+) -> None:
+    """Warm every server up with short loads of the plan's kind."""
     short = replace(plan, warmup_s=0.2, seconds=3.0, rate=None)
+    until_no_faster(servers, lambda server: measure(server, short).messages_per_s)
+
+
+def until_no_faster(servers: list[BenchServer], rate_of: Callable[[BenchServer], float]) -> None:
+    """Measure each server, until it is hardly faster: a Java broker compiles its code while it runs."""
     for server in servers:
         best = 0.0
-        for _ in range(_PRIME_MAX):
-            rate = measure(server, short).messages_per_s
+        for _ in range(_WARM_UP_MAX):
+            rate = rate_of(server)
             if rate < best * 1.1:
                 break
             best = rate

@@ -12,8 +12,9 @@ import typer
 from rich.table import Table
 
 from rocketeer.bench.compare import console
-from rocketeer.bench.options import Folder, Json, Kafka
+from rocketeer.bench.options import Folder, Json, KafkaOption
 from rocketeer.bench.spark_process import filled_topic, leave, measured, need_pyspark
+from rocketeer.bench.spark_sink import BARS as SINK_BARS
 
 TOPIC: Final = "BenchSpark"
 SMALL: Final = 1_000
@@ -21,7 +22,7 @@ COUNT: Final = f"SELECT count(*) AS n FROM {TOPIC}"  # noqa: S608
 
 
 @dataclass(frozen=True)
-class Bar:
+class SparkBar:
     """A figure and what it must reach; `of` names the figure it is a share of."""
 
     figure: str
@@ -30,15 +31,14 @@ class Bar:
 
 
 BARS: Final = (
-    Bar("broker aggregation", 0.60, "parquet aggregation"),
-    Bar("files aggregation", 0.85, "parquet aggregation"),
-    Bar("broker scan", 0.50, "parquet scan"),
+    SparkBar("broker aggregation", 0.60, "parquet aggregation"),
+    SparkBar("files aggregation", 0.85, "parquet aggregation"),
+    SparkBar("broker scan", 0.50, "parquet scan"),
 )
 KAFKA_BARS: Final = (
-    Bar("broker aggregation", 1.0, "kafka aggregation"),
-    Bar("broker scan", 1.0, "kafka scan"),
-    Bar("topic, at least once", 1.5, "kafka"),
-    Bar("topic, effectively once", 1.0, "kafka"),
+    SparkBar("broker aggregation", 1.0, "kafka aggregation"),
+    SparkBar("broker scan", 1.0, "kafka scan"),
+    *(SparkBar(figure, least, "kafka") for figure, least in SINK_BARS.items()),
 )
 """Beside Spark's own source and sink for Kafka in the same run."""
 P50_MS_MAX: Final = 150
@@ -61,7 +61,7 @@ def spark(
         int, typer.Option(min=0, help="Rows to write beside Kafka's sink; 0: none.")
     ] = 500_000,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[2]",
-    kafka: Kafka = False,
+    kafka: KafkaOption = False,
     folder: Folder = None,
     json: Json = None,
 ) -> None:

@@ -18,9 +18,10 @@ from typing import Any, Final
 import typer
 
 from rocketeer.bench.compare import console
-from rocketeer.bench.kafka import Kafka
+from rocketeer.bench.kafka import KafkaServer
 from rocketeer.bench.processes import ServerFailed
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
+from rocketeer.bench.session import scratch
 from rocketeer.client.sync.producer import Producer
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
@@ -54,9 +55,9 @@ def filled_topic(
     With `kafka` an empty Kafka runs beside it.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as name,
-        Cluster("ours", Path(name), conf={"defaultTopicQueueNums": queues}) as cluster,
-        _kafka(Path(name) / "kafka", queues) if kafka else nullcontext() as other,
+        scratch(folder) as base,
+        ServerCluster("ours", base, conf={"defaultTopicQueueNums": queues}) as cluster,
+        _kafka(base / "kafka", queues) if kafka else nullcontext() as other,
     ):
         with Producer("BENCH_SPARK_FILL", nameserver=cluster.namesrv) as producer:
             producer.send(Message(topic, b"first"))
@@ -68,7 +69,7 @@ def filled_topic(
             "store": str(cluster.store),
             "topic": topic,
             "count": count + 1,
-            "folder": name,
+            "folder": str(base),
             **({"kafka": other.address, "classes": other.spark_classes} if other is not None else {}),
         }
         try:
@@ -79,9 +80,9 @@ def filled_topic(
             raise
 
 
-def _kafka(folder: Path, partitions: int) -> Kafka:
+def _kafka(folder: Path, partitions: int) -> KafkaServer:
     try:
-        return Kafka(folder, partitions=partitions)
+        return KafkaServer(folder, partitions=partitions)
     except ServerFailed as error:
         console.print(f"[red]{error}[/red]")
         raise typer.Exit(1) from None

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from rocketeer.bench.compare import console
-from rocketeer.bench.options import Folder, Json, Kafka
+from rocketeer.bench.options import Folder, Json, KafkaOption
 from rocketeer.bench.spark_process import filled_topic, leave, measured, need_pyspark
 
 TOPIC: Final = "BenchSparkSink"
@@ -20,7 +20,7 @@ def spark_sink(
     queues: Annotated[int, typer.Option("--queues", "-q", min=1, max=64, help="Queues of the topic.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each; the median counts.")] = 3,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[2]",
-    kafka: Kafka = False,
+    kafka: KafkaOption = False,
     folder: Folder = None,
     json: Json = None,
 ) -> None:

@@ -64,24 +64,27 @@ class Frames:
 
 
 class Flight:
-    """The requests of a connection that wait for their replies, by their numbers."""
+    """The requests of a connection that wait for their replies, in a ring by their numbers."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._since: dict[int, int] = {}
+        self._since = [0] * (1 << max(most - 1, 0).bit_length())
+        """When each left; 0 for none."""
+        self.under_way = 0
         self.mismatched = 0
         self.refused = 0
         """How many replies of the last `end` say that something is wrong."""
 
-    @property
-    def under_way(self) -> int:
-        return len(self._since)
-
     def begin(self, first: int, due_ns: list[int]) -> bool:
-        """Requests from number `first` on leave; False if there are too many without a reply."""
-        if len(self._since) + len(due_ns) > self._most:
+        """Requests from number `first` on leave; False, and none does, if there are too many without a reply."""
+        ring, room = self._since, len(self._since)
+        if self.under_way + len(due_ns) > self._most:
             return False
-        self._since.update(enumerate(due_ns, first))
+        if any(ring[number % room] for number in range(first, first + len(due_ns))):
+            return False
+        for number, due in enumerate(due_ns, first):
+            ring[number % room] = due
+        self.under_way += len(due_ns)
         return True
 
     def end(
@@ -90,17 +93,20 @@ class Flight:
         """Count the whole replies in `data`; returns how many, where the last one begins, and where it ends."""
         done = begin = 0
         while len(data) - done >= 8:
-            stop = done + 4 + _LENGTH(data, done)[0]
-            if stop > len(data):
+            size = _LENGTH(data, done)[0]
+            stop = done + 4 + size
+            if size < 4 or stop > len(data):
                 break
             begin, done = done, stop
         opaques = _OPAQUES(data, 0, done)
         self.refused = len(opaques) - data.count(b'"code":0,', 0, done)
         for opaque in opaques:
-            since = self._since.pop(int(opaque), None)
-            if since is None:
+            place = int(opaque) % len(self._since)
+            since, self._since[place] = self._since[place], 0
+            if not since:
                 self.mismatched += 1
                 continue
+            self.under_way -= 1
             us = (now_ns - since) // 1000
             if us < len(by_us):
                 by_us[us] += 1

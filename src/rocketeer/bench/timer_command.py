@@ -3,7 +3,6 @@
 import time
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +11,9 @@ from rocketeer.bench import report
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.control import Control
 from rocketeer.bench.options import Folder, Json
-from rocketeer.bench.processes import anonymous_bytes, cpu_seconds
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.processes import anonymous_bytes, cpu_seconds, wait_for
+from rocketeer.bench.servers import ServerCluster
+from rocketeer.bench.session import scratch
 from rocketeer.bench.timers import (
     QUEUES,
     TOPIC,
@@ -47,20 +47,16 @@ def timers(
     """Delivery error of timed messages, waits of others during a burst, start-up and memory with many pending."""
     about = report.machine()
     figures: dict[str, Any] = {}
-    try:
-        with TemporaryDirectory(prefix="rocketeer-bench-", dir=folder) as scratch:
-            figures["delivery"] = _delivery(Path(scratch) / "delivery", pending, seconds, lead, burst)
-            if startup:
-                figures["startup"] = _startup(Path(scratch) / "startup", startup, days)
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
+    with scratch(folder) as base:
+        figures["delivery"] = _delivery(base / "delivery", pending, seconds, lead, burst)
+        if startup:
+            figures["startup"] = _startup(base / "startup", startup, days)
     finish(about, [], json, timers=figures)
 
 
 def _delivery(folder: Path, pending: int, seconds: float, lead_s: float, burst: int) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    with Cluster("ours", folder, conf=_CONF) as cluster:
+    with ServerCluster("ours", folder, conf=_CONF) as cluster:
         with Control(cluster.broker) as broker:
             broker.create_topic(TOPIC, queues=QUEUES)
         figures["spread"] = _round(cluster, spread(pending, now_ms() + int(lead_s * 1000), seconds), 0)
@@ -71,7 +67,7 @@ def _delivery(folder: Path, pending: int, seconds: float, lead_s: float, burst: 
     return figures
 
 
-def _round(cluster: Cluster, due_ms: list[int], before: int) -> dict[str, Any]:
+def _round(cluster: ServerCluster, due_ms: list[int], before: int) -> dict[str, Any]:
     begin_s = time.monotonic()
     send_timed(cluster.broker, due_ms, _BODY)
     took_s = time.monotonic() - begin_s
@@ -101,18 +97,19 @@ def _round(cluster: Cluster, due_ms: list[int], before: int) -> dict[str, Any]:
 
 
 def _startup(folder: Path, pending: int, days: int) -> dict[str, Any]:
-    with Cluster("ours", folder / "empty") as cluster:
+    with ServerCluster("ours", folder / "empty") as cluster:
         time.sleep(2)
         empty_bytes = anonymous_bytes(cluster.broker_process.pid)
     begin_s = time.monotonic()
     fill_store(folder / "full" / "store", pending, days, _BODY)
     console.print(f"a store with {pending:,} pending timers made in {time.monotonic() - begin_s:.1f} s")
-    cluster = Cluster("ours", folder / "full", ready_s=300)
+    cluster = ServerCluster("ours", folder / "full", ready_s=300)
     cluster.start()
     try:
         snapshot = cluster.store / _SNAPSHOT
         figures: dict[str, Any] = {"pending": pending}
-        _await_snapshot(snapshot)
+        if not wait_for(snapshot.exists, 60):
+            raise RocketeerError(f"no snapshot at {snapshot} within a minute")
         cluster.stop_broker()
         figures["with_snapshot_s"], figures["with_snapshot_cpu_s"] = _timed_start(cluster)
         time.sleep(2)
@@ -132,15 +129,7 @@ def _startup(folder: Path, pending: int, days: int) -> dict[str, Any]:
     return figures
 
 
-def _await_snapshot(path: Path) -> None:
-    give_up_s = time.monotonic() + 60
-    while not path.exists():
-        if time.monotonic() > give_up_s:
-            raise RocketeerError(f"no snapshot at {path} within a minute")
-        time.sleep(0.1)
-
-
-def _timed_start(cluster: Cluster) -> tuple[float, float]:
+def _timed_start(cluster: ServerCluster) -> tuple[float, float]:
     """Seconds until it serves, and its CPU seconds: on a busy machine the second says more."""
     begin_s = time.monotonic()
     cluster.start_broker()

@@ -1,6 +1,6 @@
 """What `rocketeer bench timers` measures: how punctual timed messages are, and what many of them cost."""
 
-import socket
+import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketeer.bench.control import Control
+from rocketeer.bench.processes import wait_for
+from rocketeer.client.plans.send import SendTerms, send_request
 from rocketeer.clock import SystemClock
 from rocketeer.config import StoreConfig
 from rocketeer.errors import RocketeerError
-from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import decode_frame, encode, request
-from rocketeer.protocol.frame import FrameSplitter
+from rocketeer.model.queue import MessageQueue
+from rocketeer.protocol.codes import ResponseCode
+from rocketeer.protocol.command import encode
 from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import encode_properties
 from rocketeer.record.timers import wait_until
-from rocketeer.remoting.address import split_address
+from rocketeer.remoting.frame_socket import FrameSocket
 from rocketeer.steps import finish
 from rocketeer.store.message_store import MessageStore
 
@@ -63,11 +65,10 @@ def spread(count: int, start_ms: int, seconds: float) -> list[int]:
 
 def send_timed(address: str, due_ms: Sequence[int], body: bytes) -> None:
     """Send one message for each time, many in flight on one connection; raises for what is refused."""
-    frames = _timed_requests(due_ms, body)
-    splitter = FrameSplitter()
+    frames = _timed_requests(address, due_ms, body)
     in_flight = 0
     done = False
-    with socket.create_connection(split_address(address), _ANSWER_S) as connection:
+    with contextlib.closing(FrameSocket(address, time.monotonic() + _ANSWER_S)) as connection:
         while not done or in_flight:
             run = []
             while not done and in_flight < WINDOW:
@@ -78,37 +79,29 @@ def send_timed(address: str, due_ms: Sequence[int], body: bytes) -> None:
                     run.append(frame)
                     in_flight += 1
             if run:
-                connection.sendall(b"".join(run))
+                connection.send(b"".join(run), time.monotonic() + _ANSWER_S)
             if not in_flight:
                 break
-            data = connection.recv(1 << 16)
-            if not data:
-                raise RocketeerError("the broker closed the connection")
-            for frame_parts in splitter.feed(data):
-                reply = decode_frame(*frame_parts)
+            for reply in connection.receive(time.monotonic() + _ANSWER_S):
                 in_flight -= 1
                 if reply.code != ResponseCode.SUCCESS:
                     raise RocketeerError(f"a timed message was refused: {reply.code} {reply.remark}")
 
 
-def _timed_requests(due_ms: Sequence[int], body: bytes) -> Iterator[bytes]:
+def _timed_requests(address: str, due_ms: Sequence[int], body: bytes) -> Iterator[bytes]:
+    terms = SendTerms("bench")
     for number, due in enumerate(due_ms):
-        header = {
-            "a": "bench", "b": TOPIC, "c": "TBW102", "d": str(QUEUES), "e": str(number % QUEUES), "f": "0",
-            "g": str(now_ms()), "h": "0", "j": "0", "k": "false", "m": "false",
-            "i": f"UNIQ_KEY\x01U{due}{number:08d}\x02TIMER_DELIVER_MS\x01{due}",
-        }  # fmt: skip
-        yield encode(request(RequestCode.SEND_MESSAGE_V2, header, body))
+        queue = MessageQueue(TOPIC, address, number % QUEUES)
+        properties = f"UNIQ_KEY\x01U{due}{number:08d}\x02TIMER_DELIVER_MS\x01{due}"
+        yield encode(send_request(terms, queue, body, properties, now_ms()))
 
 
 def wait_delivered(address: str, count: int, timeout_s: float) -> None:
     """Until the topic has so many messages."""
-    give_up_s = time.monotonic() + timeout_s
     with Control(address, timeout_s=_ANSWER_S) as broker:
-        while (there := stored_count(broker)) < count:
-            if time.monotonic() > give_up_s:
-                raise RocketeerError(f"{there} of {count} timed messages came within {timeout_s:g} s")
-            time.sleep(0.2)
+        if not wait_for(lambda: stored_count(broker) >= count, timeout_s, poll_s=0.2):
+            there = stored_count(broker)
+            raise RocketeerError(f"{there} of {count} timed messages came within {timeout_s:g} s")
 
 
 def stored_count(broker: Control) -> int:

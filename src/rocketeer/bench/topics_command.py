@@ -7,22 +7,21 @@ from typing import Annotated
 import typer
 
 from rocketeer.bench import report
-from rocketeer.bench.bars import BarResult
+from rocketeer.bench.bar_result import BarResult
 from rocketeer.bench.compare import console, finish
 from rocketeer.bench.options import (
     MAKES,
     BodyBytes,
     Folder,
     Json,
-    Queues,
-    Rounds,
+    QueuesOption,
+    RoundsOption,
     Seconds,
     Start,
     StartOption,
 )
 from rocketeer.bench.run import Measured
-from rocketeer.bench.session import Plan, Server, prime, rest, run_send, started
-from rocketeer.errors import RocketeerError
+from rocketeer.bench.session import BenchServer, LoadPlan, run_send, started, wait_until_settled, warm_up
 
 WANTED = 0.95
 
@@ -30,33 +29,26 @@ WANTED = 0.95
 def topics(
     counts: Annotated[str, typer.Option(help="How many topics, each in turn.")] = "64,256,1024",
     start: StartOption = Start.ours,
-    queues: Queues = 8,
+    queues: QueuesOption = 8,
     body_bytes: BodyBytes = 1024,
     files_max: Annotated[int, typer.Option(help="ulimit -n of our broker.")] = 1024,
     seconds: Seconds = 5,
-    rounds: Rounds = 6,
+    rounds: RoundsOption = 6,
     folder: Folder = None,
     json: Json = None,
 ) -> None:
     """Sends to ever more topics, under a small limit of open files: at most 5% of the rate may be lost."""
     numbers = _numbers(counts)
     about = report.machine()
-    plan = Plan(queues=queues, body_bytes=body_bytes, seconds=seconds, rounds=rounds)
+    plan = LoadPlan(queues=queues, body_bytes=body_bytes, seconds=seconds, rounds=rounds)
     runs: list[Measured] = []
-    try:
-        with started(MAKES[start], files_max=files_max, folder=folder) as servers:
-            for server in servers:
-                prime(
-                    [server], replace(plan, topics=numbers[-1])
-                )  # topics and their files exist before it counts
-            for _ in range(rounds):  # in turn: what else the machine does hits all alike
-                for number in numbers:
-                    for server in servers:
-                        rest(servers)
-                        runs.append(run_send(server, replace(plan, topics=number), _mode(number)))
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]")
-        raise typer.Exit(1) from None
+    with started(MAKES[start], files_max=files_max, folder=folder) as servers:
+        warm_up(servers, replace(plan, topics=numbers[-1]))  # topics and their files exist before it counts
+        for _ in range(rounds):  # in turn: what else the machine does hits all alike
+            for number in numbers:
+                for server in servers:
+                    wait_until_settled(servers)
+                    runs.append(run_send(server, replace(plan, topics=number), _mode(number)))
     report.print_runs(runs, console)
     results = [bar for server in servers for bar in _bars(server, runs, numbers)]
     console.print(report.bars_table(results))
@@ -79,7 +71,7 @@ def _mode(number: int) -> str:
     return f"{number:,} topics"
 
 
-def _bars(server: Server, runs: list[Measured], numbers: list[int]) -> list[BarResult]:
+def _bars(server: BenchServer, runs: list[Measured], numbers: list[int]) -> list[BarResult]:
     rates = [
         statistics.median(
             run.messages_per_s for run in runs if run.server == server.label and run.mode == _mode(number)
@@ -87,14 +79,8 @@ def _bars(server: Server, runs: list[Measured], numbers: list[int]) -> list[BarR
         for number in numbers
     ]
     return [
-        BarResult(
-            name=f"{server.label}: {_mode(number)} against {_mode(numbers[0])}",
-            ours=rate,
-            other=rates[0],
-            value=rate / rates[0],
-            wanted=WANTED,
-            at_least=True,
-            unit="x",
+        BarResult.ratio(
+            f"{server.label}: {_mode(number)} against {_mode(numbers[0])}", rate, rates[0], WANTED
         )
         for number, rate in list(zip(numbers, rates, strict=True))[1:]
     ]

@@ -5,22 +5,22 @@ what runs
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from rocketeer.broker.fast_path import FastPath
-from rocketeer.broker.feature import ConfigChange, Feature, GroupRole, Periodic, Rest
+from rocketeer.broker.feature import ConfigChange, Feature, GroupRole, IdlePause, Periodic
 from rocketeer.broker.feature_order import all_features, send_access
-from rocketeer.broker.features.replication.packed import packed_tables
-from rocketeer.broker.features.replication.slave import slave_refusals
 from rocketeer.broker.lifecycle import Components, Lifecycle
 from rocketeer.broker.live_config import FILE_NAME as FILE_NAME_OF_CHANGES
 from rocketeer.broker.live_config import LiveConfig, saved_changes
+from rocketeer.broker.registration import Registration
+from rocketeer.broker.request_processor import RequestProcessor
 from rocketeer.broker.services import Services
 from rocketeer.broker.state import BrokerState
 from rocketeer.broker.watchdog import CHECK_S, LoopWatchdog
 from rocketeer.clock import Clock
-from rocketeer.config import BrokerConfig, BrokerRole, Role, ServerConfig, StoreConfig
+from rocketeer.config import BrokerConfig, ServerConfig, ServerRole, StoreConfig
 from rocketeer.config.changing import with_changes
 from rocketeer.model.topic import Perm
 from rocketeer.observe.log_lines import set_log_level
@@ -82,7 +82,8 @@ class Broker:
         """What `make_role` has made, once all is started."""
 
     async def start(self) -> None:
-        """Raises PortInUse, StoreLocked, StoreError ... and leaves nothing behind."""
+        """Open the store, listen and register. Raises PortInUse, StoreLocked, StoreError ... and leaves nothing
+        open."""
         components = self.components()
         lifecycle = Lifecycle(components)
         await lifecycle.start()
@@ -94,8 +95,8 @@ class Broker:
         if path is None:
             path = store.store_path / "config" / FILE_NAME_OF_CHANGES
             changes = saved_changes(path)
-            broker = with_changes(broker, changes, Role.BROKER)
-            store = with_changes(store, changes, Role.BROKER)
+            broker = with_changes(broker, changes, ServerRole.BROKER)
+            store = with_changes(store, changes, ServerRole.BROKER)
         live = LiveConfig(
             broker, store, self._server_config, path=path, extras=self._extras, clock=self._clock
         )
@@ -107,60 +108,53 @@ class Broker:
             self._lifecycle = None
 
 
-def handled_codes(
-    broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock
-) -> frozenset[int]:
-    """Every request code that a broker with these settings answers; needs a running loop, opens nothing."""
-    live = LiveConfig(broker, store, server, path=store.store_path / "none", extras={}, clock=clock)
-    return frozenset(_all_handlers(list(_assemble(broker, store, server, clock, live).features)))
-
-
 def _assemble(
     broker: BrokerConfig,
     store: StoreConfig,
     server: ServerConfig,
     clock: Clock,
     live: LiveConfig,
-    make_role: MakeRole | None = None,
+    make_role: MakeRole | None,
 ) -> Components:
     state = BrokerState(broker, store, server, clock)
-    if make_role is not None:
-        state.confirmed = state.store.bound_reads()
     role = None if make_role is None else make_role(state, store, server)
-    features, path = all_features(state, broker, store, server, live, role)
-    router = _router(state, broker, store, server, features, role)
+    leading = None if role is None else role.leading
+    registration = Registration(
+        broker, state.identity, client=state.remoting, topics=state.topics, leading=leading
+    )
+    state.remoting.on_close.append(registration.connection_lost)
+    features, path = all_features(state, registration, broker, store, server, live, role)
+    router = _router(state, broker, server, features)
     loop = asyncio.get_running_loop()
     poller = new_poller(loop)
     after_reads = loop.call_soon if poller is None else poller.after_reads
-    fast_path = path.fast(router, after_reads, send_access(features))
-    state.queue_holders.append(fast_path.forget_topics)
+    processor = path.processor(router, after_reads, send_access(features))
+    state.queue_holders.append(processor.forget_topics)
     for feature in features:
-        for connect_brake in feature.brakes:
-            connect_brake(fast_path.brake)
-    live.add(_state_changes(state, fast_path))
+        for connect_guard in feature.temporary_guards:
+            connect_guard(processor.set_temporary_guard)
+    live.add(_state_changes(state, registration, processor))
     live.add(change for feature in features for change in feature.changes)
 
-    def closed(connection: Connection) -> None:
-        path.holds.forget(connection)
-        state.client_service.connection_closed(connection)
-
     remoting = RemotingServer(
-        fast_path.process,
-        serve_front=fast_path.serve_front,
+        processor.process,
+        serve_front=processor.serve_front,
         poller=poller,
-        on_close=closed,
+        on_close=forget_by_all(features),
         idle_s=server.idle_s,
         sizes=SocketSizes(server.backlog, server.send_buffer_bytes, server.receive_buffer_bytes),
         limits=server.limits,
         tls=state.tls.context,
         plain=state.tls.takes_plain,
     )
+    state.clients.on_gone.extend(gone for feature in features for gone in feature.on_group_gone)
+    state.offsets.on_back.extend(back for feature in features for back in feature.on_offset_back)
     state.tables.add(table for feature in features for table in feature.state)
     state.store.needs.extend(need for feature in features for need in feature.needs)
     state.store.rolls.extend(roll for feature in features for roll in feature.rolls)
     watchdog = LoopWatchdog()
     services = [
-        Periodic("store", STORE_TICK_S, state.store.tick, Rest(state.store.is_idle, STORE_REST_S)),
+        Periodic("store", STORE_TICK_S, state.store.tick, IdlePause(state.store.is_idle, STORE_REST_S)),
         Periodic("tables", broker.flush_consumer_offset_ms / 1000, state.tables.save_changed),
         Periodic("watchdog", CHECK_S, watchdog.beat),
         Periodic("figures", TICK_S, lambda: run_sliced(state.recorder.tick())),
@@ -169,6 +163,7 @@ def _assemble(
         services.append(Periodic("watch certificates", CERTIFICATES_WATCH_S, state.watch_certificates))
     return Components(
         state=state,
+        registration=registration,
         features=features,
         role=role,
         holds=path.holds,
@@ -180,22 +175,29 @@ def _assemble(
     )
 
 
+def forget_by_all(features: Sequence[Feature]) -> Callable[[Connection], None]:
+    """What to call when a connection has closed: every feature forgets it, also when another one fails at that."""
+    forgetting = [forget for feature in features for forget in feature.on_close]
+
+    def forget_connection(connection: Connection) -> None:
+        with ExitStack() as all_of_them:  # runs the last first, and raises what failed when all have run
+            for forget in reversed(forgetting):
+                all_of_them.callback(forget, connection)
+
+    return forget_connection
+
+
 def _router(
     state: BrokerState,
     broker: BrokerConfig,
-    store: StoreConfig,
     server: ServerConfig,
     features: list[Feature],
-    role: GroupRole | None,
 ) -> Router:
     handlers = _all_handlers(features)
     check_complete(handlers, BROKER_RULES)
-    if store.broker_role is BrokerRole.SLAVE:
-        handlers |= slave_refusals()
-    if role is not None:
-        handlers = role.handlers(handlers)
-    handlers |= packed_tables(handlers)
-    router = Router(
+    for override in (each for feature in features for each in feature.overrides):
+        handlers |= override(handlers)
+    return Router(
         handlers,
         [guard for feature in features for guard in feature.guards],
         RequestLimits(
@@ -206,17 +208,18 @@ def _router(
                 RequestCode.UPDATE_BROKER_CONFIG: ("limitSettingsBytes", server.limits.settings_bytes),
             },
         ),
+        on_answered=state.counters.answered_by_router,
     )
-    router.on_answered = state.counters.answered_by_router
-    return router
 
 
-def _state_changes(state: BrokerState, fast_path: FastPath) -> list[ConfigChange]:
-    """What store, tables and registration can follow."""
+def _state_changes(
+    state: BrokerState, registration: Registration, processor: RequestProcessor
+) -> list[ConfigChange]:
+    """The settings that store, tables and registration apply while the broker runs."""
 
     def permission(broker: BrokerConfig, store: StoreConfig) -> None:
-        fast_path.set_writable(bool(broker.permission & Perm.WRITE))
-        state.registration.set_permission(broker.permission)
+        processor.set_writable(bool(broker.permission & Perm.WRITE))
+        registration.set_permission(broker.permission)
 
     return [
         ConfigChange(RECONFIGURABLE, lambda broker, store: state.store.reconfigure(store)),
@@ -228,13 +231,7 @@ def _state_changes(state: BrokerState, fast_path: FastPath) -> list[ConfigChange
         ),
         ConfigChange(
             ("autoCreateSubscriptionGroup",),
-            lambda broker, store: setattr(state.groups, "auto_create", broker.auto_create_group_enable),
-        ),
-        ConfigChange(
-            ("notifyConsumerIdsChangedEnable",),
-            lambda broker, store: setattr(
-                state.client_service, "notices_enabled", broker.notify_consumer_ids_changed_enable
-            ),
+            lambda broker, store: state.groups.set_auto_create(broker.auto_create_group_enable),
         ),
         ConfigChange(("brokerPermission",), permission),
         ConfigChange(("logLevel",), lambda broker, store: set_log_level(broker.log_level)),

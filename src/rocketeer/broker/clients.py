@@ -30,7 +30,7 @@ class ClientIdentity:
 
 
 @dataclass(slots=True)
-class Member(Generic[C]):
+class ConnectedMember(Generic[C]):
     """One connection of a group."""
 
     connection: C
@@ -49,7 +49,7 @@ class ConsumerGroup(Generic[C]):
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     subscription_bytes: int = 0
     """What they take, about."""
-    members: dict[C, Member[C]] = field(default_factory=dict)
+    members: dict[C, ConnectedMember[C]] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
         """Each client once, however many connections it has: rebalancing counts clients."""
@@ -82,7 +82,7 @@ class ClientTable(Generic[C]):
     def __init__(self, *, expiry_ms: int = EXPIRY_MS) -> None:
         self._expiry_ms = expiry_ms
         self.consumers: dict[str, ConsumerGroup[C]] = {}
-        self.producers: dict[str, dict[C, Member[C]]] = {}
+        self.producers: dict[str, dict[C, ConnectedMember[C]]] = {}
         self._producer_ids: dict[str, C] = {}
         self._ids_of_producers: dict[C, str] = {}
         """The other way round: whoever calls itself otherwise with each heartbeat has one id all the same."""
@@ -120,7 +120,7 @@ class ClientTable(Generic[C]):
         info.consume_from_where = consume_from_where
         joined = connection not in info.members
         self.memberships += joined
-        info.members[connection] = Member(connection, identity, now_ms)
+        info.members[connection] = ConnectedMember(connection, identity, now_ms)
         self._consuming.setdefault(connection, {})[group] = None
         told = tuple(subscriptions)
         topics_changed = _merge_subscriptions(info.subscriptions, told)
@@ -132,14 +132,14 @@ class ClientTable(Generic[C]):
     def producer_heartbeat(self, group: str, connection: C, identity: ClientIdentity, *, now_ms: int) -> None:
         members = self.producers.setdefault(group, {})
         self.memberships += connection not in members
-        members[connection] = Member(connection, identity, now_ms)
+        members[connection] = ConnectedMember(connection, identity, now_ms)
         self._producing.setdefault(connection, {})[group] = None
         self._name_producer(connection, identity.client_id)
 
     # --- leaving -----------------------------------------------------------------------------
 
     def unregister_consumer(self, group: str, connection: C) -> list[Notice[C]]:
-        """The client said goodbye; those who stay take its queues."""
+        """Remove the connection from the group; returns whom to notify, as its queues go to the other members."""
         info = self.consumers.get(group)
         if info is None or info.members.pop(connection, None) is None:
             return []
@@ -162,7 +162,8 @@ class ClientTable(Generic[C]):
             self._name_producer(connection, None)
 
     def leaving(self, connection: C) -> Iterator[Notice[C] | None]:
-        """The connection is gone, and with it every group it spoke for; some steps bring nothing to tell."""
+        """Remove a closed connection from all its groups, in steps; yields notices, or None after a step without
+        one."""
         for number, group in enumerate(list(self._producing.get(connection, ())), 1):
             self.unregister_producer(group, connection)
             if number % GROUPS_A_STEP == 0:
@@ -205,7 +206,7 @@ class ClientTable(Generic[C]):
     # --- looking up --------------------------------------------------------------------------
 
     def group_count(self, connection: C) -> int:
-        """For how many groups it speaks, as a consumer or as a producer."""
+        """Number of groups in which the connection is a consumer or a producer."""
         return len(self._consuming.get(connection, ())) + len(self._producing.get(connection, ()))
 
     def is_member(self, connection: C, group: str) -> bool:
@@ -237,13 +238,13 @@ class ClientTable(Generic[C]):
         """Where the client of this id, which has a producer, is reached."""
         return self._producer_ids.get(client_id)
 
-    def producers_of(self, group: str) -> list[Member[C]]:
+    def producers_of(self, group: str) -> list[ConnectedMember[C]]:
         return list(self.producers.get(group, {}).values())
 
     # --- inside ------------------------------------------------------------------------------
 
     def _name_producer(self, connection: C, client_id: str | None) -> None:
-        """From now on the connection is reached by this id only; None: by no id any more."""
+        """Map the client id to this connection, and only this id; None removes the connection's id."""
         before = self._ids_of_producers.pop(connection, None)
         if before is not None and before != client_id and self._producer_ids.get(before) == connection:
             del self._producer_ids[before]
@@ -260,12 +261,12 @@ class ClientTable(Generic[C]):
             return []
         return [Notice(info.name, info.members.keys())]
 
-    def _is_silent(self, member: Member[C] | None, now_ms: int) -> bool:
+    def _is_silent(self, member: ConnectedMember[C] | None, now_ms: int) -> bool:
         return member is not None and now_ms - member.seen_ms > self._expiry_ms
 
 
 def bytes_of(subscriptions: Iterable[Subscription]) -> int:
-    """What they take, about."""
+    """Approximate memory of the subscriptions, in bytes."""
     return sum([450 + each.text_bytes + 60 * (len(each.tags) + len(each.codes)) for each in subscriptions])
 
 
@@ -277,7 +278,7 @@ def _discard(groups: dict[C, dict[str, None]], connection: C, group: str) -> Non
 
 
 def _merge_subscriptions(known: dict[str, Subscription], told: Iterable[Subscription]) -> bool:
-    """The newer version of each topic stays, topics no longer told vanish; True when the topics changed.
+    """Merge subscriptions, the newer version of each topic winning; True when the set of topics changed.
 
     Members of one group may differ for a while (a rolling deployment): the last heartbeat decides the topics,
     the highest version the expression.

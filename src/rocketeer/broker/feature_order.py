@@ -1,53 +1,55 @@
 """Which features a broker has, in the order they apply in; `assemble.py` puts together what they add."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rocketeer.broker.feature import Feature, GroupRole
-from rocketeer.broker.features.access import AccessFeature, BrokerNames, TopicsInLog, no_access_control
-from rocketeer.broker.features.administration import administration_feature
-from rocketeer.broker.features.delay.feature import delay_feature
+from rocketeer.broker.features.delay.admission import delay_admission_feature
 from rocketeer.broker.features.disk import disk_durability
 from rocketeer.broker.features.filtering.feature import filtering_feature
-from rocketeer.broker.features.flow import FlowControl, WaitLimits, flow_feature
-from rocketeer.broker.features.idempotence.feature import idempotence_feature
-from rocketeer.broker.features.idempotence.resends import Window
-from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
-from rocketeer.broker.features.management import management_features
-from rocketeer.broker.features.members import MemberCalls, members_feature
-from rocketeer.broker.features.metrics.feature import metrics_feature
-from rocketeer.broker.features.replication.master import master_feature
-from rocketeer.broker.features.replication.slave import slave_feature
-from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
-from rocketeer.broker.features.reply import reply_feature
-from rocketeer.broker.features.retry.feature import SendBack, retry_feature
-from rocketeer.broker.features.retry.sent_back import SentBack
-from rocketeer.broker.features.timer.admission import TimerRules
-from rocketeer.broker.features.timer.feature import timer_feature
-from rocketeer.broker.features.timer.recall import RecallRules
-from rocketeer.broker.features.transaction.check_back import CheckRules
-from rocketeer.broker.features.transaction.feature import transaction_feature
-from rocketeer.broker.followed_tables import followed_tables
+from rocketeer.broker.features.replication.tables import table_feature
+from rocketeer.broker.features.transaction.half_table import HalfTable
+from rocketeer.broker.followed_tables import COPIED_FILES
 from rocketeer.broker.live_config import LiveConfig
+from rocketeer.broker.make_features import (
+    make_access,
+    make_clients,
+    make_delays,
+    make_filtering,
+    make_flow,
+    make_half_admission,
+    make_idempotence,
+    make_replication,
+    make_replies,
+    make_reports,
+    make_retries,
+    make_timer_admission,
+    make_timers,
+    make_transactions,
+)
 from rocketeer.broker.message_path import MessagePath
+from rocketeer.broker.registration import Registration
 from rocketeer.broker.state import BrokerState
+from rocketeer.broker.writer import Writer
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, ServerConfig, StoreConfig
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.replication.master import Master
-from rocketeer.replication.receiver import Receiver
 from rocketeer.security.access import AccessControl
-from rocketeer.security.acl_files import AclFiles
-from rocketeer.security.rules import BROKER_RULES
 
 
 def all_features(
     state: BrokerState,
+    registration: Registration,
     broker: BrokerConfig,
     store: StoreConfig,
     server: ServerConfig,
     live: LiveConfig,
     role: GroupRole | None,
 ) -> tuple[list[Feature], MessagePath]:
-    """In the order their guards, resends and rewrites apply in; and the path of messages, which is made of most."""
+    """Make every feature, in the order in which their guards, resends and rewrites apply, and the path of messages.
+
+    First those that say what becomes of messages on their way into the log, then the writer, which is made of that,
+    then those that store messages themselves.
+    """
     follows = store.broker_role is BrokerRole.SLAVE
     flushes = store.flush_mode is FlushMode.SYNC_FLUSH and role is None  # in a group its leader sees to that
 
@@ -57,200 +59,64 @@ def all_features(
             return feature
         return replace(feature, services=(), replays=(), state=(), needs=(), rolls=())
 
-    features = [
-        _access(state, broker, server),
-        *_clients(state, broker),
-        _idempotence(state, broker, store, follows=follows),
-        at_rest(_retries(state, broker, store)),
-        filtering_feature(state.filtering),
-        at_rest(_transactions(state, broker, store)),
-        _timers(state, broker, store, follows=follows),
-        at_rest(_delays(state, store)),
-        state.registration.feature(),
-        *([disk_durability(state.store)] if flushes else []),
-        table_feature(state.offsets, state.tables, state.store),
-        *(_replication(state, store, server) if role is None else role.features),
+    halves = HalfTable(state.store, state.offsets)
+    levels = DelayLevels.parse(store.delay_levels)
+    admitting = [
+        make_idempotence(state, broker, store, follows=follows),
+        make_half_admission(halves, broker, store),
+        *([] if follows else [make_timer_admission(state, store)]),
+        delay_admission_feature(levels),
     ]
-    path = MessagePath(state, broker, store, features)
-    features += [path.feature(), reply_feature(path.replies())]
-    features += [*_reports(state, broker, features), Feature("settings", handlers=live.handlers())]
+    durable = [
+        *([disk_durability(state.store)] if flushes else []),
+        *(make_replication(state, registration, store, server) if role is None else role.features),
+    ]
+    writer = _writer(state, store, [*admitting, *durable])
+    filtering = make_filtering(state, broker)
+    features = [
+        make_access(state, broker, server),
+        *make_clients(state, registration, broker, filtering),
+        *admitting,
+        at_rest(make_retries(state, writer, broker, store)),
+        filtering_feature(filtering, state.store, bits=broker.filter_bitmap_enable),
+        at_rest(make_transactions(state, writer, halves, broker, store)),
+        make_timers(state, writer, broker, store, follows=follows),
+        at_rest(make_delays(state, writer, levels, store)),
+        registration.feature(),
+        *durable,
+        # Behind the role: it packs what that answers, too.
+        table_feature(state.offsets, COPIED_FILES, state.tables, state.store),
+    ]
+    path = MessagePath(state, broker, store, filtering, features, writer)
+    features += [path.feature(), make_replies(state, writer, broker, path)]
+    features += [
+        *make_reports(state, registration, broker, filtering, features),
+        Feature("settings", handlers=live.handlers()),
+    ]
     if broker.fast_failure_enable:
-        flow = FlowControl(
-            WaitLimits.of(broker),
-            page_cache_busy_ms=store.os_page_cache_busy_ms,
-            longest_append_s=state.store.log.take_longest_append_s,
-        )
-        features.append(flow_feature(flow))
+        features.append(make_flow(state, broker, store))
+    check_known_to_writer(features, [*admitting, *durable])
     return features, path
 
 
-def _access(state: BrokerState, broker: BrokerConfig, server: ServerConfig) -> Feature:
-    """Stands first: nothing is done for whom it does not let in. Raises ConfigError for files of no use."""
-    if not broker.acl_enable:
-        return no_access_control()
-    identity = state.identity
-    access = AccessFeature(
-        AccessControl(
-            BROKER_RULES,
-            TopicsInLog(state.store),
-            now_ms=state.clock.now_ms,
-            trace_topic=broker.trace_topic,
-            require_nonce=server.acl_require_nonce,
-        ),
-        AclFiles(server.acl_path, state.clock.now_ms),
-        BrokerNames(identity.cluster, identity.broker_name, identity.address),
-    )
-    access.load()
-    return access.feature()
-
-
-def _clients(state: BrokerState, broker: BrokerConfig) -> list[Feature]:
-    calls = MemberCalls(
-        state.clients,
-        topics=state.topics,
-        offsets=state.offsets,
-        store=state.store,
-        broker_name=broker.broker_name,
-    )
-    management = management_features(
-        clients=state.client_service,
-        topics=state.topics,
-        groups=state.groups,
-        offsets=state.offsets,
-        locks=state.locks,
-        store=state.store,
-        clock=state.clock,
-        announce=state.registration.announce,
-        persist=state.tables.save_changed,
-        limits=broker.limits,
-    )
-    return [*management, members_feature(calls)]
-
-
-def _idempotence(state: BrokerState, broker: BrokerConfig, store: StoreConfig, *, follows: bool) -> Feature:
-    window = Window(
-        ids=broker.idempotent_ids_max,
-        numbers=broker.idempotent_window,
-        places=broker.limits.producer_places,
-        idle_ms=broker.idempotent_idle_hours * 3_600_000,
-    )
-    snapshots = Snapshots(
-        window,
+def _writer(state: BrokerState, store: StoreConfig, features: list[Feature]) -> Writer:
+    """The writer, which does with messages what these features say."""
+    return Writer(
         state.store,
-        state.clock,
-        path=store.store_path / "config" / FILE_NAME,
-        segment_bytes=store.segment_bytes,
-    )
-    return idempotence_feature(snapshots, follows=follows)
-
-
-def _retries(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
-    send_back = SendBack(
-        topics=state.topics,
-        groups=state.groups,
-        store=state.store,
-        writer=state.writer,
-        sent=SentBack(state.store, state.offsets),
-        broker_ip=broker.host,
-        broker_perm=broker.permission,
+        message_bytes_max=store.message_bytes_max,
         counters=state.counters,
-        timer_ms_max=store.timer_delay_s_max * 1000 if store.timer_enable else 0,
-    )
-    state.offsets.on_back.append(send_back.sent.set_back)
-    return retry_feature(send_back)
-
-
-def _transactions(state: BrokerState, broker: BrokerConfig, store: StoreConfig) -> Feature:
-    return transaction_feature(
-        store=state.store,
-        clients=state.clients,
-        topics=state.topics,
-        offsets=state.offsets,
-        writer=state.writer,
-        clock=state.clock,
-        rules=CheckRules.of(broker, store),
-        store_host=state.store_host,
-        broker_ip=broker.host,
-        rejected=broker.reject_transactions,
-        persist=state.tables.save_changed,
-        counters=state.counters,
+        resends=[each for feature in features for each in feature.resends],
+        rewrites=[each for feature in features for each in feature.rewrites],
+        durability=[each for feature in features for each in feature.durability],
     )
 
 
-def _timers(state: BrokerState, broker: BrokerConfig, store: StoreConfig, *, follows: bool) -> Feature:
-    return timer_feature(
-        TimerRules(store.timer_enable, store.timer_delay_s_max * 1000, store.timer_precision_ms),
-        RecallRules(broker.recall_enable, broker.broker_name, broker.region_id),
-        folder=store.store_path / "timer",
-        flush_ms=store.timer_flush_ms,
-        store=state.store,
-        topics=state.topics,
-        writer=state.writer,
-        clock=state.clock,
-        follows=follows,
-    )
-
-
-def _delays(state: BrokerState, store: StoreConfig) -> Feature:
-    return delay_feature(
-        DelayLevels.parse(store.delay_levels),
-        state.clock,
-        state.store,
-        state.writer,
-        save_every_s=store.flush_delay_offset_ms / 1000,
-    )
-
-
-def _replication(state: BrokerState, store: StoreConfig, server: ServerConfig) -> list[Feature]:
-    """Of a master, which sends its log to slaves, or of a slave, which follows one."""
-    if store.broker_role is not BrokerRole.SLAVE:
-        master = Master(store, state.store.log, state.clock, host=server.bind_host, security=state.peers)
-        state.store.on_grown.append(master.grown)
-        return [master_feature(master, store.broker_role)]
-    receiver = Receiver(store, state.store, state.clock, state.peers)
-    followed = followed_tables(FollowedTables, state)
-
-    def named(address: str, ha_address: str) -> None:
-        followed.master_named(address)
-        receiver.master_named(ha_address)
-
-    state.registration.on_master.append(named)
-    return [slave_feature(receiver), followed.feature()]
-
-
-def _reports(state: BrokerState, broker: BrokerConfig, features: list[Feature]) -> list[Feature]:
-    """What people and their tools ask for, and `features` tell of themselves."""
-    administration, runtime = administration_feature(
-        topics=state.topics,
-        groups=state.groups,
-        offsets=state.offsets,
-        clients=state.clients,
-        store=state.store,
-        filters=state.filtering.table,
-        recorder=state.recorder,
-        config=broker,
-        clock=state.clock,
-        address=state.address,
-        persist=state.tables.save_changed,
-        queues_gone=state.forget_queues,
-        others=[each for feature in features for each in feature.runtime_info],
-    )
-    metrics = metrics_feature(
-        config=broker,
-        recorder=state.recorder,
-        store=state.store,
-        topics=state.topics,
-        groups=state.groups,
-        offsets=state.offsets,
-        clients=state.clients,
-        permission=lambda: state.registration.permission,
-        runtime=runtime.figures,
-        clock=state.clock,
-        address=state.address,
-        others=[each for feature in features for each in feature.gauges],
-        tls=state.tls,
-    )
-    return [administration, metrics]
+def check_known_to_writer(features: Sequence[Feature], known: Sequence[Feature]) -> None:
+    """Assert that no feature has a say in how messages come into the log but those the writer was made of."""
+    for feature in features:
+        if feature not in known:
+            says = feature.resends or feature.rewrites or feature.durability
+            assert not says, f"the writer was made without {feature.name}"
 
 
 def send_access(features: list[Feature]) -> AccessControl | None:

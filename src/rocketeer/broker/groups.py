@@ -8,7 +8,8 @@ from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup, is_system_group, is_usable_group
-from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, group_table_ends
+from rocketeer.protocol.bodies.groups import GROUP_ENTRIES, decode_group_table
+from rocketeer.protocol.bodies.wire import encode_entry
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
 
@@ -27,18 +28,22 @@ SYSTEM_GROUPS = (
 )
 
 
-class GroupTable(EntriesTable):
+class ConsumerGroupTable(EntriesTable):
     """Every group this broker knows; whether an unknown one appears by itself is a setting."""
 
     file_name = "subscriptionGroup.json"
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        super().__init__(clock)
-        self.auto_create = config.auto_create_group_enable
+        super().__init__(clock, GROUP_ENTRIES)
+        self._auto_create = config.auto_create_group_enable
         self.configs: dict[str, SubscriptionGroup] = {name: SubscriptionGroup(name) for name in SYSTEM_GROUPS}
-        self._entries = {name: encode_group_entry(group) for name, group in self.configs.items()}
+        self._entries = {name: encode_entry(group) for name, group in self.configs.items()}
         self._groups_max = config.limits.groups
         self.on_change: list[Callable[[str], None]] = []
+
+    def set_auto_create(self, allowed: bool) -> None:
+        """Whether unknown groups appear by themselves from now on."""
+        self._auto_create = allowed
 
     def get(self, name: str) -> SubscriptionGroup | None:
         return self.configs.get(name)
@@ -51,7 +56,7 @@ class GroupTable(EntriesTable):
         known = self.configs.get(name)
         if known is not None:
             return known
-        if not self.auto_create and not is_system_group(name):
+        if not self._auto_create and not is_system_group(name):
             return None
         if not is_usable_group(name):
             log.warning("group not created group=%.200r", name)
@@ -66,7 +71,7 @@ class GroupTable(EntriesTable):
     def put(self, group: SubscriptionGroup) -> None:
         """Create or replace."""
         self.configs[group.name] = group
-        self._entries[group.name] = encode_group_entry(group)
+        self._entries[group.name] = encode_entry(group)
         self._changed(group.name)
 
     def delete(self, name: str) -> SubscriptionGroup | None:
@@ -89,7 +94,7 @@ class GroupTable(EntriesTable):
         for number, (name, group) in enumerate(groups.items(), 1):
             if self.configs.get(name) != group:
                 self.configs[name] = group
-                self._entries[name] = encode_group_entry(group)
+                self._entries[name] = encode_entry(group)
                 self._dirty = True
                 yield
             elif number % FOLLOWED_AT_ONCE == 0:
@@ -104,11 +109,8 @@ class GroupTable(EntriesTable):
 
     # --- the file ----------------------------------------------------------------------------
 
-    def _ends(self) -> tuple[bytes, bytes]:
-        return group_table_ends(self.version)
-
     def decode(self, text: str) -> None:
         """Lay the file over the system groups."""
         groups, self.version = decode_group_table(text.encode())
         self.configs.update(groups)
-        self._entries.update((name, encode_group_entry(group)) for name, group in groups.items())
+        self._entries.update((name, encode_entry(group)) for name, group in groups.items())

@@ -18,24 +18,24 @@ log = logging.getLogger(__name__)
 
 H = TypeVar("H", bound=Hashable)
 F = TypeVar("F")
-Key = tuple[str, int]
-Retry = Callable[[bool], bool]
+QueueKey = tuple[str, int]
+RetryPull = Callable[[bool], bool]
 MadeOf = tuple[str, ...]
 """What a filter was made of: those of the same texts are the same."""
 
 _DEADLINES_MIN = 1024  # below this, those of waiters that are gone may stay
 
 
-class Waiter:
+class PullWaiter:
     """One held pull. `retry(last)` tries again; it returns False when it wants to be held on."""
 
     __slots__ = ("key", "made_of", "owner", "retry")
 
-    def __init__(self, key: Key, retry: Retry, owner: Hashable, made_of: MadeOf) -> None:
+    def __init__(self, key: QueueKey, retry: RetryPull, owner: Hashable, made_of: MadeOf) -> None:
         self.key = key
         self.made_of = made_of
         self.owner = owner
-        self.retry: Retry | None = retry
+        self.retry: RetryPull | None = retry
         """None once the pull was answered: its deadline may be kept a while longer, and must not keep in memory what
         the answer would have been made of."""
 
@@ -66,16 +66,16 @@ class HeldPulls:
         self._schedule = schedule
         self._run = run
         self._limits = limits
-        self.waiting: dict[Key, set[Waiter]] = {}
+        self.waiting: dict[QueueKey, set[PullWaiter]] = {}
         """The waiters by the queue they wait for; queues that nobody waits for are not in here."""
-        self._owned: dict[Hashable, set[Waiter]] = {}
-        self._deadlines: list[tuple[float, int, Waiter]] = []
+        self._owned: dict[Hashable, set[PullWaiter]] = {}
+        self._deadlines: list[tuple[float, int, PullWaiter]] = []
         self._count = 0
         self._shared_filters: dict[MadeOf, SharedFilter] = {}
         """The filters by the texts they were made of: a compiled filter may be a hundred times as large."""
         self._chars = 0
         self._order = itertools.count()
-        self._arrived: set[Key] = set()
+        self._arrived: set[QueueKey] = set()
 
     def __len__(self) -> int:
         return self._count
@@ -85,11 +85,11 @@ class HeldPulls:
         topic: str,
         queue_id: int,
         deadline_s: float,
-        retry: Retry,
+        retry: RetryPull,
         owner: Hashable = None,
         *,
         made_of: MadeOf = (),
-    ) -> Waiter:
+    ) -> PullWaiter:
         """`owner` is whoever waits: when it goes, `forget` lets go of all it waits for. `made_of` is what its
         filter was made of, if it has one; `share` is asked for the filter before.
 
@@ -105,7 +105,7 @@ class HeldPulls:
         key = (topic, queue_id)
         if made_of:
             self._shared_filters[made_of].count += 1
-        waiter = Waiter(key, retry, owner, made_of)
+        waiter = PullWaiter(key, retry, owner, made_of)
         self.waiting.setdefault(key, set()).add(waiter)
         if owned is None:
             owned = self._owned[owner] = set()
@@ -113,7 +113,7 @@ class HeldPulls:
         self._count += 1
         if len(self._deadlines) > max(_DEADLINES_MIN, 4 * self._count):
             deadlines, self._deadlines = self._deadlines, []
-            self._run(self._keeping(deadlines))
+            self._run(self._rebuilding_deadlines(deadlines))
         heapq.heappush(self._deadlines, (deadline_s, next(self._order), waiter))
         return waiter
 
@@ -154,13 +154,13 @@ class HeldPulls:
             yield
 
     def wake_all(self) -> None:
-        """The broker stops: everybody gets the last try now."""
+        """Give every waiter its last try: the broker stops."""
         for waiters in list(self.waiting.values()):
             for waiter in list(waiters):
                 self._try(waiter, last=True)
 
-    def _keeping(self, deadlines: list[tuple[float, int, Waiter]]) -> Steps[None]:
-        """Let go of the deadlines of those who were answered; the others' may come some milliseconds late."""
+    def _rebuilding_deadlines(self, deadlines: list[tuple[float, int, PullWaiter]]) -> Steps[None]:
+        """Rebuild the heap of deadlines without the waiters that were answered; the others may be some ms late."""
         for entry in deadlines:
             if entry[2].retry is not None:
                 heapq.heappush(self._deadlines, entry)
@@ -179,13 +179,13 @@ class HeldPulls:
         keys, self._arrived = self._arrived, set()
         self._run(self._waking(keys))
 
-    def _waking(self, keys: Iterable[Key]) -> Steps[None]:
+    def _waking(self, keys: Iterable[QueueKey]) -> Steps[None]:
         for key in keys:
             for waiter in list(self.waiting.get(key, ())):
                 self._try(waiter, last=False)
                 yield
 
-    def _try(self, waiter: Waiter, *, last: bool) -> None:
+    def _try(self, waiter: PullWaiter, *, last: bool) -> None:
         retry = waiter.retry
         if retry is None:
             return
@@ -197,7 +197,7 @@ class HeldPulls:
         if answered or last:
             self._release(waiter)
 
-    def _release(self, waiter: Waiter) -> None:
+    def _release(self, waiter: PullWaiter) -> None:
         if waiter.retry is None:
             return
         waiter.retry = None
@@ -209,7 +209,7 @@ class HeldPulls:
         _discard(self._owned, waiter.owner, waiter)
 
 
-def _discard(table: dict[H, set[Waiter]], key: H, waiter: Waiter) -> None:
+def _discard(table: dict[H, set[PullWaiter]], key: H, waiter: PullWaiter) -> None:
     waiters = table[key]
     waiters.remove(waiter)
     if not waiters:

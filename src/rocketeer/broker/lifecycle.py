@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rocketeer.broker.feature import Feature, GroupRole
 from rocketeer.broker.held_pulls import HeldPulls
+from rocketeer.broker.registration import Registration
 from rocketeer.broker.replay import replay_log
 from rocketeer.broker.services import Services
 from rocketeer.broker.state import BrokerState
@@ -25,6 +26,7 @@ class Components:
     """What `assemble.py` has put together."""
 
     state: BrokerState
+    registration: Registration
     features: Sequence[Feature]
     role: GroupRole | None
     holds: HeldPulls
@@ -60,7 +62,7 @@ class Lifecycle:
         components.state.topics.on_change.append(lambda change: self._save_soon())
         components.watchdog.start()
         components.services.start()
-        await components.state.registration.start()
+        await components.registration.start()
 
     async def recover(self) -> RecoveryReport:
         """Open the store and learn from it what the tables do not know yet; or leave it closed."""
@@ -70,9 +72,8 @@ class Lifecycle:
             components.state.recorder.start()
             components.state.tables.load()
             components.state.offsets.clamp(store.max_queue_offset)
-            if store.extension is not None and components.state.filter_bits is not None:
-                # Not earlier: recovery knows no filters yet, and units without bits rule nothing out.
-                store.extension.filter_bits = components.state.filter_bits
+            for recovered in (each for feature in components.features for each in feature.on_recovered):
+                recovered()
             self._restore_topics(report)
             replays = [replay for feature in components.features for replay in feature.replays]
             await asyncio.to_thread(replay_log, store, replays)
@@ -87,7 +88,7 @@ class Lifecycle:
         """Say goodbye first, so that nobody is sent here any more; then finish, then close."""
         components = self._components
         try:
-            await components.state.registration.stop()
+            await components.registration.stop()
             components.holds.wake_all()
             await components.server.stop()
             for runner in self._runners:

@@ -13,7 +13,7 @@ from typing import Final
 
 from rocketeer.broker.feature import ConfigChange
 from rocketeer.clock import Clock
-from rocketeer.config import BrokerConfig, Role, ServerConfig, StoreConfig
+from rocketeer.config import BrokerConfig, ServerConfig, ServerRole, StoreConfig
 from rocketeer.config.changing import changed_text, check_change, with_changes
 from rocketeer.config.keys import find_key
 from rocketeer.config.properties import load_properties
@@ -21,7 +21,7 @@ from rocketeer.config.settings import effective_properties
 from rocketeer.errors import ConfigError, RequestRefused, StoreError
 from rocketeer.model.data_version import DataVersion
 from rocketeer.protocol.bodies.data_version import encode_data_version
-from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
+from rocketeer.protocol.bodies.properties import decode_settings, encode_settings
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.admin import GetBrokerConfigReplyHeader
@@ -59,10 +59,10 @@ class LiveConfig:
         self._turn = asyncio.Lock()
 
     def add(self, changes: Iterable[ConfigChange]) -> None:
-        """These can follow a change of their keys."""
+        """Register what applies changes of these keys."""
         for change in changes:
             for key in change.keys:
-                assert find_key(key, Role.BROKER.classes), f"no key {key}"
+                assert find_key(key, ServerRole.BROKER.classes), f"no key {key}"
                 self._changes.setdefault(key, []).append(change)
 
     def handlers(self) -> dict[int, Handler]:
@@ -73,12 +73,12 @@ class LiveConfig:
 
     def get(self, command: Command, connection: Connection) -> Command:
         version = GetBrokerConfigReplyHeader(version=encode_data_version(self._version).decode())
-        return reply(command, ext=version, body=encode_properties(self.properties()))
+        return reply(command, ext=version, body=encode_settings(self.properties()))
 
     def update(self, command: Command, connection: Connection) -> Awaitable[Command]:
-        """What cannot be is refused in the turn of who asks, before there is something to await."""
+        """Handle UPDATE_BROKER_CONFIG: what cannot be changed is refused now, before there is something to await."""
         try:
-            changes = decode_properties(command.body)
+            changes = decode_settings(command.body)
             locked = LOCKED_KEYS | set(self._broker.config_black_list.split(";"))
             if not locked.isdisjoint(changes):
                 raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -110,14 +110,14 @@ class LiveConfig:
 
     def _changed(self, changes: Mapping[str, str]) -> tuple[BrokerConfig, StoreConfig]:
         for key, text in changes.items():
-            check_change(key, text, Role.BROKER)
+            check_change(key, text, ServerRole.BROKER)
             if key not in self._changes:
                 raise ConfigError(
                     f"{key} cannot be changed while the broker runs: change it in {self._path} and start again"
                 )
         return (
-            with_changes(self._broker, changes, Role.BROKER),
-            with_changes(self._store, changes, Role.BROKER),
+            with_changes(self._broker, changes, ServerRole.BROKER),
+            with_changes(self._store, changes, ServerRole.BROKER),
         )
 
 

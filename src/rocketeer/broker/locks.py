@@ -28,8 +28,8 @@ class _Lock:
     renewed_ms: int
 
 
-class QueueLocks:
-    """Pure: the time is an argument of every call."""
+class QueueLockTable:
+    """Which client owns which queue of its group. Pure: the time is an argument of every call."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
@@ -94,7 +94,7 @@ class QueueLocks:
         return now_ms - held.renewed_ms > LOCK_LIFE_MS
 
 
-class JournaledLocks(QueueLocks):
+class ChangeTrackingLocks(QueueLockTable):
     """Notes what changed, for whoever has to tell others; a table that outlives the process."""
 
     file_name = "queueLocks.json"
@@ -124,7 +124,7 @@ class JournaledLocks(QueueLocks):
         self._dirty = True
 
     def set_owner(self, group: str, queue: MessageQueue, client_id: str | None) -> None:
-        """What a leader of our group says; a lock is as if it was renewed now, so that nobody loses one early."""
+        """Take over a lock of the group's leader; it counts as renewed now, so that nobody loses one early."""
         holder = self._holder(group, queue)
         if holder is not None and holder != client_id:
             super().unlock(group, holder, [queue])
@@ -137,7 +137,7 @@ class JournaledLocks(QueueLocks):
         return None if held is None else held.client_id
 
     def refresh(self) -> Steps[None]:
-        """Make the text for `told`, in steps."""
+        """Make the text for `table_text`, in steps."""
         self._pieces = yield from self._making()
 
     def _making(self) -> Steps[list[bytes]]:
@@ -156,8 +156,8 @@ class JournaledLocks(QueueLocks):
             pieces.append(_text(rows))
         return pieces
 
-    def told(self) -> TableText:
-        """As they were when the text was made; that is let go of."""
+    def table_text(self) -> TableText:
+        """The encoded table as pieces that `refresh` made, which are released."""
         pieces, self._pieces = self._pieces, None
         if pieces is None:
             finish(self.refresh())
@@ -166,10 +166,10 @@ class JournaledLocks(QueueLocks):
         return _table(pieces)
 
     def encode(self) -> str:
-        return self.told().whole().decode()
+        return self.table_text().whole().decode()
 
     def encoding(self) -> Steps[bytes]:
-        """As `encode`, for peers, in steps. What was made for `told` stays: else it would have to be made at once."""
+        """The encoded table for peers, made anew in steps; the pieces made for `table_text` are not used up."""
         return (yield from joining_body(_table((yield from self._making()))))
 
     def decode(self, text: str) -> None:
@@ -177,7 +177,7 @@ class JournaledLocks(QueueLocks):
             super().lock(group, client_id, [queue], self._now_ms())
 
     def following(self, rows: Sequence[LockRow]) -> Steps[None]:
-        """Be as another member's table, in steps: what we knew may be of a log that was cut."""
+        """Become like another member's table, in steps: what we knew may be of a log that was cut."""
         self._dirty = True
         groups, self._groups = self._groups, {}
         self._count = 0
@@ -203,7 +203,7 @@ def _text(rows: list[list[object]]) -> bytes:
 
 
 def rows_of(text: str | bytes) -> list[LockRow]:
-    """The locks of a table that is told."""
+    """Decode the rows of an encoded table of locks; raises BadBody."""
     try:
         return [
             (group, MessageQueue(topic, broker_name, queue_id), client_id)

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rocketeer.broker.table_text import TableText
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.steps import Steps, finish
 
 PART_QUEUES: Final = 1024
@@ -24,7 +25,7 @@ _Keys: TypeAlias = dict[str, set[int] | frozenset[int]]
 class OffsetText:
     """`table` is the one that is told, `topic@group` -> queue id -> offset; whoever changes it says so."""
 
-    def __init__(self, table: Mapping[str, Mapping[int, int]]) -> None:
+    def __init__(self, table: Mapping[str, Mapping[int, QueueOffset]]) -> None:
         self._table = table
         self._pieces: dict[str, bytes] = {}
         self._parts: dict[str, dict[int, bytes]] = {}
@@ -96,14 +97,14 @@ class OffsetText:
             self._pieces[key] = b"%b:{%b}" % (json.dumps(key).encode(), text)
             yield
 
-    def told(self) -> TableText:
+    def table_text(self) -> TableText:
         """What `refresh` has made, in fastjson's form: the queue ids are not quoted."""
         return TableText(b'{"offsetTable":{', list(self._pieces.values()), b",\n", b"}}")
 
     def whole(self) -> str:
-        """As all of it is now."""
+        """The whole current text, made at once."""
         finish(self.refresh())
-        return self.told().whole().decode()
+        return self.table_text().whole().decode()
 
 
 def _no_keys() -> tuple[_Keys, ...]:
@@ -114,19 +115,19 @@ def _number(key: str) -> int:
     return hash(key) % DICTS
 
 
-def _numbers_of(queues: Mapping[int, int]) -> set[int]:
-    """Of its parts."""
+def _numbers_of(queues: Mapping[int, QueueOffset]) -> set[int]:
+    """The numbers of the parts (PART_QUEUES queues each) that these queues belong to."""
     first, last = min(queues) // PART_QUEUES, max(queues) // PART_QUEUES
     if last - first < len(queues):  # told by the ends, in a quarter of the time; a part may be empty
         return set(range(first, last + 1))
     return {queue_id // PART_QUEUES for queue_id in queues}
 
 
-def _part(queues: Mapping[int, int], number: int) -> dict[int, int]:
+def _part(queues: Mapping[int, QueueOffset], number: int) -> dict[int, QueueOffset]:
     ids = range(number * PART_QUEUES, (number + 1) * PART_QUEUES)
     return {queue_id: queues[queue_id] for queue_id in ids if queue_id in queues}
 
 
-def _text(queues: Mapping[int, int]) -> bytes:
+def _text(queues: Mapping[int, QueueOffset]) -> bytes:
     # In C, and then without the quotes that JSON wants.
     return msgspec.json.encode(queues)[1:-1].translate(None, b'"')

@@ -22,12 +22,13 @@ FOLLOWED_AT_ONCE = 256
 KEY_CHARS_MAX = 1024
 """Characters of a topic's and a group's names together: twice as many as those that a broker keeps may have."""
 
-WentBack = Callable[[str, str, int, int, int], None]
+WentBack = Callable[[str, str, int, QueueOffset, QueueOffset], None]
 """Told (group, topic, queue id, offset before, offset now) when a group is to consume something again."""
 
 
 class _PartsOfKeys(Collection[str]):
-    """Each is cut out when it is looked at: to make 300,000 texts, and to let go of them, takes long."""
+    """A slice of the table's keys that cuts out each text only when it is iterated: 300,000 at once would take
+    long."""
 
     def __init__(self, keys: Sequence[str], part: slice) -> None:
         self._keys = keys
@@ -59,7 +60,7 @@ class ConsumerOffsets:
         self._count = 0
         self._chars = 0
         """Of all keys."""
-        self._table: dict[str, dict[int, int]] = {}
+        self._table: dict[str, dict[int, QueueOffset]] = {}
         self._text = OffsetText(self._table)
         self._dirty = False
         self._commits = 0
@@ -70,7 +71,7 @@ class ConsumerOffsets:
     def commit(
         self, group: str, topic: str, queue_id: int, offset: QueueOffset, *, internal: bool = False
     ) -> None:
-        """Set it, forwards or backwards: resetting a group is going back.
+        """Set a group's offset of a queue, forwards or backwards: resetting a group is going back.
 
         `internal`: the broker's own progress, which finds room however much others have committed.
         """
@@ -122,12 +123,12 @@ class ConsumerOffsets:
         """Offsets of all groups and queues."""
         return self._count
 
-    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+    def query(self, group: str, topic: str, queue_id: int) -> QueueOffset | None:
         """The committed offset; None when the group never committed one for this queue."""
         queues = self._table.get(f"{topic}{SEPARATOR}{group}")
         return None if queues is None else queues.get(queue_id)
 
-    def of(self, group: str, topic: str) -> Mapping[int, int]:
+    def of(self, group: str, topic: str) -> Mapping[int, QueueOffset]:
         """Queue id to offset, for one group on one topic."""
         return self._table.get(f"{topic}{SEPARATOR}{group}", {})
 
@@ -162,12 +163,12 @@ class ConsumerOffsets:
         return lambda group: tables[hash(group) % DICTS].pop(group, ())
 
     def _keys(self) -> Iterator[list[str]]:
-        """Some at a time: there may be a million."""
+        """All keys of the table, KEYS_AT_ONCE at a time."""
         keys = list(self._table)
         for start in range(0, len(keys), KEYS_AT_ONCE):
             yield keys[start : start + KEYS_AT_ONCE]
 
-    def pairs(self) -> Iterator[tuple[str, str, Mapping[int, int]]]:
+    def pairs(self) -> Iterator[tuple[str, str, Mapping[int, QueueOffset]]]:
         """Topic, group and its offset by queue, of everybody; what changes meanwhile may be left out."""
         for key in list(self._table):
             topic, _, group = key.partition(SEPARATOR)
@@ -189,11 +190,11 @@ class ConsumerOffsets:
             self._touch(key, anew=True)
 
     @property
-    def table(self) -> Mapping[str, Mapping[int, int]]:
+    def table(self) -> Mapping[str, Mapping[int, QueueOffset]]:
         """`topic@group` -> queue id -> offset; to look at."""
         return self._table
 
-    def following(self, table: Mapping[str, Mapping[int, int]]) -> Steps[None]:
+    def following(self, table: Mapping[str, Mapping[int, QueueOffset]]) -> Steps[None]:
         """Become this table, the master's as a slave knows it, some keys a step."""
         for keys in self._keys():
             self._remove([key for key in keys if key not in table and key in self._table])
@@ -220,14 +221,14 @@ class ConsumerOffsets:
             self._text.removed(key)
             self._changed()
 
-    def _replace(self, key: str, queues: Mapping[int, int]) -> None:
+    def _replace(self, key: str, queues: Mapping[int, QueueOffset]) -> None:
         self._count += len(queues) - len(self._table.get(key, ()))
         self._chars += 0 if key in self._table else len(key)
         self._table[key] = dict(queues)
         self._text.replaced(key)
 
     def _touch(self, key: str, *, anew: bool = False) -> None:
-        """`anew`: more may have changed than that queues were added or moved."""
+        """Note that a key changed. `anew`: more may have changed than that queues were added or moved."""
         self._changed()
 
     def _changed(self) -> None:
@@ -251,8 +252,8 @@ class ConsumerOffsets:
                     self._text.changed(key, queue_id)
                     self._touch(key)
 
-    def set_queues(self, key: str, queues: Mapping[int, int] | None) -> None:
-        """What a leader of our group says of one `topic@group`; None: it was removed."""
+    def set_queues(self, key: str, queues: Mapping[int, QueueOffset] | None) -> None:
+        """Take over what the group's leader says of one `topic@group`; None: it was removed."""
         if queues is not None:
             self._replace(key, queues)
         elif key in self._table:
@@ -261,7 +262,7 @@ class ConsumerOffsets:
             self._text.removed(key)
         self._changed()
 
-    def add_queues(self, key: str, queues: Mapping[int, int]) -> None:
+    def add_queues(self, key: str, queues: Mapping[int, QueueOffset]) -> None:
         """As `set_queues`, of some of its queues: the others keep their offsets."""
         known = self._table.get(key)
         if known is None:
@@ -283,9 +284,9 @@ class ConsumerOffsets:
     def encode(self) -> str:
         return self._text.whole()
 
-    def told(self) -> TableText:
+    def table_text(self) -> TableText:
         """What `refresh` has made, yet to be put together."""
-        return self._text.told()
+        return self._text.table_text()
 
     def encoding(self, *, any_size: bool = False) -> Steps[bytes]:
         """As `encode` when this begins, or newer, for peers, in steps: it may be long, and asked for many times.
@@ -296,7 +297,7 @@ class ConsumerOffsets:
             return self._body
         commits = self._commits
         yield from self.refresh()
-        body = yield from joining_body(self.told(), any_size=any_size)
+        body = yield from joining_body(self.table_text(), any_size=any_size)
         if self._commits == commits and len(body) <= FRAME_BYTES_MAX:
             self._body = body
         return body
@@ -314,7 +315,7 @@ class ConsumerOffsets:
         return dirty
 
 
-class JournaledOffsets(ConsumerOffsets):
+class ChangeTrackingOffsets(ConsumerOffsets):
     """Notes which keys changed, for whoever has to tell others."""
 
     def __init__(

@@ -1,8 +1,11 @@
 """Plain sends, stored and answered in bulk by the compiled engine; every other request goes the general way.
 
+Without compiled modules there is no `PlainSends`: all sends go the general way.
+
 A send is plain when all of this holds:
   - its header is JSON and begins with its code, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE; every field is of the right
-    type and in ASCII; sender and broker have IPv4 addresses;
+    type and in ASCII without escapes, but for the properties: in UTF-8, escapes in them are of ASCII; sender and
+    broker have IPv4 addresses;
   - its topic exists, is no retry topic, no broker's own and none that a feature follows, may be written, keeps single
     tags, and has the queue;
   - no feature claims or follows one of its properties, and it is no prepared transaction; but messages of a batch may
@@ -20,6 +23,7 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from rocketeer.broker.plain_properties import PlainParser
+from rocketeer.broker.send import SendRules
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
@@ -88,14 +92,11 @@ class PlainSends:
         plain: PlainParser,
         reply_ext: Mapping[str, str],
         clock: Clock,
-        message_bytes_max: int,
-        batch_messages_max: int,
-        batch_keys_max: int,
+        limits: SendRules,
         after_reads: AfterReads,
         counters: Counters,
         access: AccessControl | None = None,
         stored_ids: StoredIds | None = None,
-        named_batch_messages_max: int = 0,
     ) -> None:
         self._router = router
         self._topics = topics
@@ -126,22 +127,20 @@ class PlainSends:
             rules=PropertyRules(plain.claims, plain.cluster_property, stored_ids is not None),
             replies=self._replies[_SUCCESS],
             store_host=store_host,
-            message_bytes_max=message_bytes_max,
-            batch_messages_max=batch_messages_max,
-            batch_keys_max=batch_keys_max,
+            limits=limits,
+            header_bytes_max=router.header_bytes_max,
+            on_first=lambda: after_reads(self.flush),
+            on_full=self.flush,
             access=checks,
-            ids=None if stored_ids is None else SendIds(stored_ids, named_batch_messages_max),
+            ids=None if stored_ids is None else SendIds(stored_ids, limits.other_batch_messages_max),
         )
-        self._buffer.on_first = lambda: after_reads(self.flush)
-        self._buffer.on_full = self.flush
-        self._buffer.enabled = True
         self.serve_front = self._buffer.read
         """Takes the plain sends at the front of what a socket brought; how many bytes they have."""
         topics.on_change.append(lambda change: self.forget_topics())
 
     def enable(self, enabled: bool) -> None:
         """While this is not enabled every send takes the general path."""
-        self._buffer.enabled = enabled
+        self._buffer.enable(enabled)
         self.forget_topics()
 
     def flush(self) -> None:
@@ -158,7 +157,7 @@ class PlainSends:
             return
         except BaseException:
             for connection, _ in buffer.discard():  # a bug of ours, as an error while reading would end them
-                connection.shut(abort=True)
+                connection.close_quietly(abort=True)
             raise
         self._counters.put(count, perf_counter() - began_s)
         for connection, replies, later in answers:

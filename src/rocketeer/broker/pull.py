@@ -6,26 +6,26 @@ while it is held.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.errors import LogUnreadable, RequestRefused
 from rocketeer.filter.tags import tag_matcher, tag_subscription
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.subscription import TAG, BadTagExpression, MessageModel, Subscription
-from rocketeer.model.topic import RETRY_PREFIX, Perm
+from rocketeer.model.topic import Perm
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.texts import FAQ
 from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.limits import over_limit
 from rocketeer.store.filtered import RecordTest
+from rocketeer.store.get import Accepts
 from rocketeer.store.message_store import Fetched, GetStatus, MessageStore
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,6 @@ _EVERYTHING: Final = (None, None, ())
 TAG_CHARS_MAX: Final = 1 << 14
 """Of all tags of a subscription: each is hashed, which takes long in plain code."""
 
-Accepts = Callable[[int], bool]
-
 
 class PropertyFilters(Protocol):
     """What pulling asks of the feature that filters by properties."""
@@ -63,7 +61,9 @@ class PropertyFilters(Protocol):
         """
         ...
 
-    def retry_test_of(self, group: str) -> RecordTest: ...
+    def retry_test_of(self, topic: str, group: str) -> RecordTest | None:
+        """The test that messages of a retry topic pass; None where there is none."""
+        ...
 
     def born_ms(self, topic: str, group: str) -> int:
         """Since when the group has its expression."""
@@ -107,7 +107,7 @@ class PullService:
         store: MessageStore,
         *,
         topics: TopicTable,
-        groups: GroupTable,
+        groups: ConsumerGroupTable,
         clients: ClientTable[Connection],
         filters: PropertyFilters,
         broker_ip: str,
@@ -123,12 +123,16 @@ class PullService:
         self._clients = clients
         self._filters = filters
         self._broker_ip = broker_ip
-        self.broker_perm = broker_perm
+        self._broker_perm = broker_perm
+
+    def set_permission(self, broker_perm: int) -> None:
+        """What the broker may be used for from now on."""
+        self._broker_perm = broker_perm
 
     def prepare(self, header: PullMessageHeader, remote: str) -> PreparedPull:
         """Every check, in RocketMQ's order and with its texts; RequestRefused when one fails."""
         topic = header.topic
-        if not self.broker_perm & _READ:
+        if not self._broker_perm & _READ:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden"
             )
@@ -227,9 +231,10 @@ class PullService:
                 made_of = (*made_of, subscription.topic, group, str(born_ms))
             return None, test, made_of
         accepts = self._accepts(expression)
-        if not self._filters.retries_filtered or not subscription.topic.startswith(RETRY_PREFIX):
+        retry_test = self._filters.retry_test_of(subscription.topic, group)
+        if retry_test is None:
             return accepts, None, () if accepts is None else (TAG, expression)
-        return accepts, self._filters.retry_test_of(group), (TAG, expression, group)
+        return accepts, retry_test, (TAG, expression, group)
 
     def _accepts(self, expression: str) -> Accepts | None:
         most = self._tags_max
@@ -276,7 +281,7 @@ _remembered_accepts = lru_cache(maxsize=4096)(_new_accepts)
 
 
 class _LongExpressions:
-    """Those used last, as many as have LONG_CHARS_MAX characters together."""
+    """The long expressions used last, as many as have LONG_CHARS_MAX characters together."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Accepts | None] = OrderedDict()

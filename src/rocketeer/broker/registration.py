@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rocketeer.broker.feature import Feature, Periodic
+from rocketeer.broker.feature import Feature, LeaderRegistration, Periodic
 from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
 from rocketeer.config import BrokerConfig
 from rocketeer.errors import ProtocolError, RemotingError
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 10_000, 60_000
 RETRY_S = 5.0
+LEADER_S = 5.0
+"""Often: a name server that took a leader of the past in our place is told better."""
 UNREGISTER_TIMEOUT_S = 3.0
 PART_TOPICS = 2_000
 """How many topics one registration request carries at most."""
@@ -51,15 +53,15 @@ CREATED_PAUSE_S = 0.1
 """Topics created within this time of the last announcement share the next one."""
 
 
-class Caller(Protocol):
-    """What registration asks of a remoting client."""
+class RemoteCaller(Protocol):
+    """What a broker asks of its remoting client."""
 
     async def invoke(self, address: str, command: Command, timeout_s: float) -> Command: ...
 
     async def oneway(self, address: str, command: Command, timeout_s: float) -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class BrokerIdentity:
     """How this broker introduces itself."""
 
@@ -68,8 +70,6 @@ class BrokerIdentity:
     broker_id: int
     address: str
     ha_address: str
-    epoch: int = 0
-    """The epoch of a replica group's leader."""
 
 
 @dataclass(slots=True)
@@ -84,12 +84,19 @@ class Registration:
     """Registers one broker with all its name servers, from `start` to `stop`."""
 
     def __init__(
-        self, config: BrokerConfig, identity: BrokerIdentity, *, client: Caller, topics: TopicTable
+        self,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        *,
+        client: RemoteCaller,
+        topics: TopicTable,
+        leading: LeaderRegistration | None = None,
     ) -> None:
         self._config = config
         self._identity = identity
         self._client = client
         self._topics = topics
+        self._leading = leading
         self._servers = [_NameServer(address) for address in config.namesrv_addresses]
         self._timeout_s = config.register_timeout_ms / 1000
         self._tasks: set[asyncio.Task[None]] = set()
@@ -100,18 +107,20 @@ class Registration:
         self.permission = config.permission
         self.on_master: list[Callable[[str, str], None]] = []
         """Told (address, HA address) of the master of our broker name, whenever a name server names one."""
-        self.is_current: Callable[[], bool] = lambda: True
-        """While it is False the broker does not register: a leader whose lease is over may have a successor."""
 
     def feature(self) -> Feature:
         interval_ms = max(INTERVAL_MS_MIN, min(self._config.register_interval_ms, INTERVAL_MS_MAX))
-        return Feature(
-            "registration",
-            services=(
-                Periodic("register", interval_ms / 1000, self.refresh),
-                Periodic("register with lost name servers", RETRY_S, self.retry_lost),
-            ),
-        )
+        services = [
+            Periodic("register", interval_ms / 1000, self.refresh),
+            Periodic("register with lost name servers", RETRY_S, self.retry_lost),
+        ]
+        if self._leading is not None:
+            services.append(Periodic("register as leader", LEADER_S, self.refresh))
+        return Feature("registration", services=services)
+
+    @property
+    def _may_register(self) -> bool:
+        return not self._stopped and (self._leading is None or self._leading.is_current())
 
     def set_permission(self, permission: int) -> None:
         """What the broker may be used for from now on; every name server hears of it."""
@@ -143,12 +152,12 @@ class Registration:
         await _all(self._unregister(server) for server in self._servers if server.reachable)
 
     async def _unregister(self, server: _NameServer) -> None:
-        """RocketMQ's name server forgets whoever has our id. That of a group's leader may be another one's by now: a
-        leader that was paused leaves late."""
-        if self._identity.epoch and await self._is_replaced(server):
+        """Take leave of one name server, unless another leader has our place there by now: a leader that was paused
+        leaves late, and RocketMQ's name server forgets whoever has our id."""
+        if self._leading is not None and await self._is_replaced(server):
             log.info("place taken by the next leader name_server=%s", server.address)
         elif server.reachable:
-            header = self._who()
+            header = self._identity_header()
             await self._ask(server, RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT_S)
 
     async def _is_replaced(self, server: _NameServer) -> bool:
@@ -176,7 +185,8 @@ class Registration:
             await _all(self._register_if_changed(server) for server in self._servers)
 
     async def retry_lost(self) -> None:
-        """Also those that refused something; very many topics are told again with the regular registration only."""
+        """Register again where the last attempt failed or was refused; very many topics wait for the regular
+        registration."""
         await self._register(
             [
                 server
@@ -212,7 +222,7 @@ class Registration:
         created, self._created = self._created, {}
         parts = list(self._parts(created if self._is_large else self._topics.configs))
         for server in self._servers:
-            if server.reachable and self.is_current():
+            if server.reachable and self._may_register:
                 self._spawn(self._tell(server, RequestCode.REGISTER_BROKER, parts))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -228,7 +238,7 @@ class Registration:
 
     async def _register(self, servers: Iterable[_NameServer], topics: Iterable[str] | None = None) -> None:
         servers = list(servers)
-        if not servers or self._stopped or not self.is_current():  # nobody who took leave says hello again
+        if not servers or not self._may_register:  # nobody who took leave says hello again
             return
         is_whole = topics is None
         names = self._topics.configs if topics is None else topics
@@ -244,7 +254,7 @@ class Registration:
             await self._apply(answer)
 
     def _parts(self, topics: Iterable[str]) -> Iterator[tuple[Header, bytes]]:
-        """These topics, portion by portion; those that change meanwhile are told by themselves."""
+        """Encode the registration of these topics in portions that each fit a request."""
         version = self._topics.version
         names = list(topics)
         number = start = 0
@@ -267,7 +277,8 @@ class Registration:
     async def _tell_parts(
         self, server: _NameServer, parts: Iterable[tuple[Header, bytes]], is_whole: bool
     ) -> Command | None:
-        """The answer that came last, if it took any of them. `is_whole`: they are all that it is told."""
+        """Send the portions to one name server; its last answer, or None if it took none. `is_whole`: they are all
+        topics."""
         last: Command | None = None
         refused = False
         for part in parts:
@@ -284,7 +295,7 @@ class Registration:
 
     async def _register_if_changed(self, server: _NameServer) -> None:
         ours = self._topics.version
-        who, body = self._who(), encode_data_version(ours)
+        who, body = self._identity_header(), encode_data_version(ours)
         answer = await self._ask(server, RequestCode.QUERY_DATA_VERSION, who, body, self._timeout_s)
         if answer is None or server.refusal or _version_differs(answer, ours):
             await self._register([server])
@@ -348,7 +359,7 @@ class Registration:
             ha_address=us.ha_address,
             compressed=compressed,
             body_crc32=body_crc32(body),
-            group_epoch=us.epoch or None,
+            group_epoch=None if self._leading is None else self._leading.epoch,
         )
         return header, body
 
@@ -356,7 +367,7 @@ class Registration:
     def _may_all(self) -> bool:
         return bool(self.permission & Perm.READ and self.permission & Perm.WRITE)
 
-    def _who(self) -> BrokerIdentityHeader:
+    def _identity_header(self) -> BrokerIdentityHeader:
         us = self._identity
         return BrokerIdentityHeader(
             broker_name=us.broker_name,
@@ -366,7 +377,7 @@ class Registration:
         )
 
     def _visible(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
-        """A broker that may not be read or written says so on every topic."""
+        """The topics as they are registered: with the broker's own permission if that is less than read and write."""
         if self._may_all:
             return topics
         return {

@@ -10,27 +10,27 @@ from typing import Final, Protocol
 
 import msgspec
 
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.feature import Redirect
 from rocketeer.broker.plain_properties import PlainParser
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.errors import BadBatch, InvalidTopic, RequestRefused, StoreRefused
-from rocketeer.model.property_names import CLUSTER, DELAY, KEYS, WAIT
+from rocketeer.model.property_names import KEYS
 from rocketeer.model.topic import (
     DLQ_PREFIX,
     RETRY_PREFIX,
     Perm,
     TopicConfig,
-    dlq_topic,
     may_not_be_sent_to,
     validate_topic_name,
 )
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.texts import FAQ
 from rocketeer.record.batch import BatchItem, count_items, iter_batch
+from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import MULTI_TAGS, tx_state
 from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage
-from rocketeer.record.properties import decode_properties, encode_properties
+from rocketeer.record.properties import decode_properties, rejoin_properties
 from rocketeer.remoting.limits import over_limit
 from rocketeer.steps import Steps
 
@@ -54,11 +54,14 @@ class SendHeader(Protocol):
     batch: bool
 
 
+Admit = Callable[[SendHeader, str], TopicConfig]
+"""The rules every message must keep: the topic's configuration, or RequestRefused."""
+
+
 @dataclass(frozen=True)
 class SendRules:
     """The part of the broker's configuration that sending depends on."""
 
-    cluster: str
     broker_ip: str
     broker_perm: int
     message_bytes_max: int
@@ -77,22 +80,27 @@ class SendService:
         rules: SendRules,
         *,
         topics: TopicTable,
-        groups: GroupTable,
         writer: Writer,
         plain: PlainParser,
+        redirects: Sequence[Redirect],
     ) -> None:
         self._rules = rules
         self._topics = topics
-        self._groups = groups
         self._writer = writer
         self._plain = plain
+        self._redirects = redirects
 
     def set_permission(self, broker_perm: int) -> None:
         """What the broker may be used for from now on."""
         self._rules = replace(self._rules, broker_perm=broker_perm)
 
     def send(
-        self, header: SendHeader, body: bytes, born_host: bytes, remote: str, done: Callable[[int, Put], None]
+        self,
+        header: SendHeader,
+        body: bytes,
+        born_host: bytes,
+        remote: str,
+        done: Callable[[int, WriteResult], None],
     ) -> None:
         """Store one message; `done(queue id, outcome)` is called once. Raises RequestRefused before storing."""
         config = self.admit(header, remote)
@@ -102,17 +110,21 @@ class SendService:
         if plain is not None and not header.topic.startswith(RETRY_PREFIX):
             message.properties, wait = plain
         else:
-            properties = decode_properties((header.properties or "").encode("utf-8", "replace"))
-            properties[CLUSTER] = self._rules.cluster
-            wait = properties.get(WAIT, "true").lower() == "true"
+            properties, wait = self._plain.decode(header.properties or "")
             if header.topic.startswith(RETRY_PREFIX):
-                self._redirect_exhausted_retry(header, message, properties)
-            message.properties = encode_properties(properties)
+                for redirect in self._redirects:
+                    redirect(message, properties, header.max_reconsume_times)
+            message.properties = rejoin_properties(properties)
         queue_id = message.queue_id
         self._writer.put(message, lambda put: done(queue_id, put), wait=wait)
 
     def sending_batch(
-        self, header: SendHeader, body: bytes, born_host: bytes, remote: str, done: Callable[[int, Put], None]
+        self,
+        header: SendHeader,
+        body: bytes,
+        born_host: bytes,
+        remote: str,
+        done: Callable[[int, WriteResult], None],
     ) -> Steps[None]:
         """Store the messages of a batch next to each other in one queue; others are served between two steps."""
         config = self.admit(header, remote)
@@ -126,7 +138,7 @@ class SendService:
         if tx_state(header.sys_flag):
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support transactions")
         shared = (header.properties or "").strip("\x02")
-        wait = decode_properties(shared.encode("utf-8", "replace")).get(WAIT, "true").lower() == "true"
+        _, wait = self._plain.decode(shared)
         # Stored behind every message's own properties: those of the whole batch, and the cluster.
         pieces = ("", shared, self._plain.cluster_property) if shared else ("", self._plain.cluster_property)
         common = "\x02".join(pieces).encode("utf-8", "replace")
@@ -238,23 +250,15 @@ class SendService:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _redirect_exhausted_retry(
-        self, header: SendHeader, message: PendingMessage, properties: dict[str, str]
-    ) -> None:
-        """A consumer re-sends to its retry topic when send-back fails; past the limit it goes to the dead letters."""
-        group_name = header.topic[len(RETRY_PREFIX) :]
-        group = self._groups.get_or_create(group_name)
-        if group is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {group_name}{FAQ}",
-            )
-        limit = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times
-        if message.reconsume_times >= limit:
-            dead = self._topics.create_in_send_back(dlq_topic(group_name), 1, Perm.READ | Perm.WRITE)
-            message.topic = dead.name
-            message.queue_id = 0
-            properties.pop(DELAY, None)
+
+def stored_fields(id_start: str, queue_id: int, entries: Sequence[DispatchEntry]) -> dict[str, str]:
+    """What the reply to a send says of the messages stored for it. A message id is its store's address (`id_start`),
+    then its place in the log; `engine` writes the same for plain sends."""
+    return {
+        "msgId": ",".join([f"{id_start}{entry.log_offset:016X}" for entry in entries]),
+        "queueId": str(queue_id),
+        "queueOffset": str(entries[0].queue_offset),
+    }
 
 
 def _counting_keys(items: Sequence[BatchItem], common: bytes, enough: int) -> Steps[int]:

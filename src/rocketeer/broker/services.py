@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class Services:
-    """Every service by itself, with its own pause between the end of one run and the next."""
+    """Runs every periodic service on its own schedule: a pause follows the end of each run."""
 
     def __init__(self, services: Iterable[Periodic]) -> None:
         self._runs = [_ServiceRun(service) for service in services]
@@ -34,13 +34,13 @@ class _ServiceRun:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Future[None] | None = None
         self._resting = False
-        if service.rest is not None:
-            service.rest.on_wake.append(self._wake)
+        if service.idle_pause is not None:
+            service.idle_pause.on_wake.append(self._wake)
 
     def start(self) -> None:
-        rest = self._service.rest
-        self._resting = rest is not None and rest.is_idle()
-        self._wait(rest.interval_s if rest is not None and self._resting else self._service.interval_s)
+        pause = self._service.idle_pause
+        self._resting = pause is not None and pause.is_idle()
+        self._wait(pause.interval_s if pause is not None and self._resting else self._service.interval_s)
 
     def _wait(self, interval_s: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(interval_s, self._fire)
@@ -52,7 +52,7 @@ class _ServiceRun:
             self._wait(self._service.interval_s)
 
     def end(self) -> asyncio.Future[None] | None:
-        """It does not run again; what is left of a run that has begun, cancelled."""
+        """Stop the service; returns the cancelled task of a run that has begun, to be awaited."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -7,26 +7,19 @@ import ssl
 from collections.abc import Callable
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.features.filtering.feature import Filtering
-from rocketeer.broker.features.filtering.filter_data import FilterTable
-from rocketeer.broker.groups import GroupTable
-from rocketeer.broker.handlers.clients import ClientService
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.handlers.locks import lock_time_ms
-from rocketeer.broker.locks import JournaledLocks, QueueLocks
-from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
-from rocketeer.broker.registration import BrokerIdentity, Registration
+from rocketeer.broker.locks import ChangeTrackingLocks, QueueLockTable
+from rocketeer.broker.offsets import ChangeTrackingOffsets, ConsumerOffsets
+from rocketeer.broker.registration import BrokerIdentity
 from rocketeer.broker.tables import TableKeeper
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, ServerConfig, StoreConfig
-from rocketeer.filter.bloom import BloomFilter
-from rocketeer.filter.sql_tokens import Bounds
 from rocketeer.observe.counters import Counters
 from rocketeer.observe.recorder import Recorder
 from rocketeer.observe.stored import StoredTopics
 from rocketeer.protocol.command import Sign
-from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.remoting.connection import Connection, address_text
@@ -43,7 +36,6 @@ from rocketeer.security.tls import (
     load_tls_properties,
     server_tls,
 )
-from rocketeer.store.confirmed import ConfirmedBound
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -67,7 +59,8 @@ def _numeric(advertised: str | None, own: tuple[str, int]) -> tuple[str, int]:
 
 
 class BrokerState:
-    """Nothing is opened yet and nothing runs: that is the business of a `Lifecycle`."""
+    """The objects that all features share: store, tables, clients, name servers. Opens nothing; `Lifecycle` starts
+    them."""
 
     def __init__(self, broker: BrokerConfig, store: StoreConfig, server: ServerConfig, clock: Clock) -> None:
         loop = asyncio.get_running_loop()
@@ -81,51 +74,20 @@ class BrokerState:
         self.address = broker.advertised_address or address_text(own)
         """Where clients reach this broker."""
         self.store_host = encode_host(*_numeric(broker.advertised_address, own))
-        self.store = MessageStore(store, clock=clock, store_host=self.store_host, post=post)
-        self.confirmed: ConfirmedBound | None = None
-        """In a group: up to where messages may be seen."""
+        in_group = broker.group.enabled
+        self.store = MessageStore(store, clock=clock, store_host=self.store_host, post=post, bounded=in_group)
         self.counters = Counters()
         self.recorder = Recorder(
             self.counters, StoredTopics(self.store.queue_table), clock, cluster=broker.cluster_name
         )
-        self.writer = Writer(self.store, message_bytes_max=store.message_bytes_max, counters=self.counters)
         self.tables = TableKeeper(store.store_path / "config", self.store)
         self.topics = TopicTable(broker, clock)
-        self.groups = GroupTable(broker, clock)
-        in_group = broker.group.enabled
-        self.offsets = (JournaledOffsets if in_group else ConsumerOffsets)(
+        self.groups = ConsumerGroupTable(broker, clock)
+        self.offsets = (ChangeTrackingOffsets if in_group else ConsumerOffsets)(
             broker.limits.offsets, broker.limits.offset_pairs, broker.limits.offset_chars
         )
-        self.locks = JournaledLocks(lambda: lock_time_ms(clock)) if in_group else QueueLocks()
+        self.locks = ChangeTrackingLocks(lambda: lock_time_ms(clock)) if in_group else QueueLockTable()
         self.clients: ClientTable[Connection] = ClientTable()
-        bounds = Bounds(broker.limits.sql_chars, broker.limits.sql_terms)
-        self.filtering = Filtering(
-            FilterTable(
-                BloomFilter(broker.filter_error_percent, broker.filter_consumers),
-                clock,
-                keep_dead_ms=broker.filter_keep_dead_ms,
-                bounds=bounds,
-                chars_max=broker.limits.filter_chars,
-            ),
-            clock,
-            enabled=broker.property_filter_enable,
-            retries=broker.filter_retry_enable,
-            bounds=bounds,
-        )
-        self.filter_bits: Callable[[DispatchEntry], bytes] | None = None
-        if broker.filter_bitmap_enable:
-            self.filter_bits = lambda entry: self.filtering.bits_of(entry, self.store.log)
-        self.client_service = ClientService(
-            self.clients,
-            check_expression=self.filtering.check,
-            groups=self.groups,
-            topics=self.topics,
-            clock=clock,
-            notices_enabled=broker.notify_consumer_ids_changed_enable,
-            limits=broker.limits,
-        )
-        self.client_service.on_consumer.append(self.filtering.consumer_seen)
-        self.clients.on_gone.append(self.filtering.table.unregister)
         tls = load_tls_properties(server.tls_file)
         self.tls = ReloadingContext(server_tls(TlsMode(server.tls_mode), tls))
         asks_with_tls = client_tls(tls)
@@ -140,13 +102,11 @@ class BrokerState:
             address=self.address,
             ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
         )
-        self.registration = Registration(broker, self.identity, client=self.remoting, topics=self.topics)
-        self.remoting.on_close.append(self.registration.connection_lost)
         self.queue_holders: list[Callable[[], None]] = []
         """Called by `forget_queues`."""
 
     def forget_queues(self) -> None:
-        """Some are about to be deleted: nobody may go on with what it holds of them."""
+        """Tell all holders of queues to drop them: some queues are about to be deleted."""
         for forget in self.queue_holders:
             forget()
 
@@ -157,7 +117,8 @@ class BrokerState:
 def _peer_security(
     broker: BrokerConfig, server: ServerConfig, tls: ReloadingContext, calls_with: ssl.SSLContext | None
 ) -> PeerSecurity:
-    """Closed as soon as anything is said about who may come, or accounts are asked for. Raises ConfigError."""
+    """The rules for peers; closed to unknown ones once secrets, addresses, certificates or accounts are set. Raises
+    ConfigError."""
     secrets = () if server.peer_secret_file is None else read_secrets(server.peer_secret_file)
     return PeerSecurity(
         secrets=secrets,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from rocketeer.errors import FrameTooLarge
 from rocketeer.protocol.command import Command
-from rocketeer.protocol.frame import FILLED_BYTES, FRAME_BYTES_MAX, Filling
+from rocketeer.protocol.frame import FILLED_BYTES, FRAME_BYTES_MAX, PieceBuffer
 from rocketeer.remoting.slices import in_slices, run_sliced
 from rocketeer.steps import Steps
 
@@ -60,8 +60,8 @@ class TableText(NamedTuple):
         return parts
 
 
-class Telling:
-    """Tells a table: a short one at once, a large one to one peer after the other. Each holds megabytes until it is
+class TableReplies:
+    """Runs table replies: a short one at once, large ones one at a time. Each holds megabytes until it is
     written, and who asks for it a hundred times must not have a hundred made."""
 
     def __init__(self) -> None:
@@ -85,10 +85,10 @@ def joining_body(text: TableText, *, any_size: bool = False) -> Steps[bytes]:
     size = sum(map(len, parts))
     if size < FILLED_BYTES:
         return b"".join(parts)
-    filling = Filling(size)  # megabytes of fresh memory are no matter of one step
+    buffer = PieceBuffer(size)  # megabytes of fresh memory are no matter of one step
     for part in parts:
-        filling.fill(part, 0)
+        buffer.fill(part, 0)
         yield
-    whole = filling.whole()
+    whole = buffer.whole()
     assert whole is not None
     return whole

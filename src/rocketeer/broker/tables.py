@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from rocketeer.broker.feature import Table
+from rocketeer.broker.feature import PersistedTable
 from rocketeer.broker.table_text import TableText
 from rocketeer.errors import RocketeerError, StoreError
 from rocketeer.model.offsets import LogOffset
@@ -33,14 +33,14 @@ class SavedLog(Protocol):
 
 
 @runtime_checkable
-class AsksWhenSaved(Protocol):
+class NotifiedWhenSaved(Protocol):
     """A table that wants to know that what it last encoded is on disk."""
 
     def saved(self) -> None: ...
 
 
 @runtime_checkable
-class AheadOfLog(Protocol):
+class SavableBeforeLog(Protocol):
     """A table that may be on disk before the log is, at least now."""
 
     def waits_for_log(self) -> bool: ...
@@ -54,18 +54,18 @@ class LargeTable(Protocol):
 
 
 @runtime_checkable
-class ToldInPieces(Protocol):
+class EncodedInPieces(Protocol):
     """A table whose text is put together in steps."""
 
-    def told(self) -> TableText: ...
+    def table_text(self) -> TableText: ...
 
 
 @runtime_checkable
-class SpeaksOfOthers(Protocol):
+class SavedWithOthers(Protocol):
     """A table that says what is in the others at least: it is made before their texts are, and written when they are
     written, or with the next round."""
 
-    speaks_of_others: bool
+    saved_with_others: bool
 
 
 class TableKeeper:
@@ -74,7 +74,7 @@ class TableKeeper:
     def __init__(self, folder: Path, log: SavedLog) -> None:
         self._folder = folder
         self._log = log
-        self._tables: list[Table] = []
+        self._tables: list[PersistedTable] = []
         self._writing = asyncio.Lock()
         self._at_disk = asyncio.Lock()
         """Held while a file is written, never while the log is waited for."""
@@ -83,7 +83,7 @@ class TableKeeper:
         self._broken_off: set[str] = set()
         """What was to be written when something else failed, or was cancelled."""
 
-    def add(self, tables: Iterable[Table]) -> None:
+    def add(self, tables: Iterable[PersistedTable]) -> None:
         """Keep these as well; before `load`."""
         self._tables.extend(tables)
         names = [table.file_name for table in self._tables]
@@ -124,7 +124,7 @@ class TableKeeper:
         _raise_first(failures)
 
     async def save_ahead(self) -> None:
-        """Write those of them that need not wait for the log."""
+        """Write the changed tables that need not wait for the log."""
         _raise_first(await self._save_ahead())
 
     async def save_all(self) -> None:
@@ -145,8 +145,8 @@ class TableKeeper:
                         await self._write(table, _text(table))
         return failures
 
-    async def _save(self, tables: Sequence[Table]) -> list["_Failure"]:
-        """In their order, and all after one wait for the log. One that fails keeps no other from being written: it
+    async def _save(self, tables: Sequence[PersistedTable]) -> list["_Failure"]:
+        """Save in their order, all after one wait for the log. One that fails keeps no other from being written: it
         may fail for ever, and at a stop there is no other time."""
         if not tables:
             return []
@@ -154,17 +154,17 @@ class TableKeeper:
         texts: dict[str, str | TableText] = {}
         # First, and in the turn in which the tables were chosen: what changes from here on may be in no text.
         for table in tables:
-            if isinstance(table, SpeaksOfOthers):
+            if isinstance(table, SavedWithOthers):
                 with self._trying(table, failures):
                     texts[table.file_name] = _text(table)
-        sound: list[Table] = []
+        sound: list[PersistedTable] = []
         for table in tables:
             with self._trying(table, failures):
                 if isinstance(table, LargeTable):
                     await in_slices(table.refresh())
                 sound.append(table)
         for table in sound:
-            if not isinstance(table, SpeaksOfOthers):
+            if not isinstance(table, SavedWithOthers):
                 with self._trying(table, failures):
                     texts[table.file_name] = _text(table)
         end = self._log.max_log_offset
@@ -179,15 +179,15 @@ class TableKeeper:
                         self._not_saved(table, OSError(f"the disk does not have the log up to {end} yet"))
         return failures
 
-    async def _write_behind_log(self, table: Table, text: str | TableText) -> None:
+    async def _write_behind_log(self, table: PersistedTable, text: str | TableText) -> None:
         others = (self._unsaved | self._broken_off) - {table.file_name}
-        if isinstance(table, SpeaksOfOthers) and others:
+        if isinstance(table, SavedWithOthers) and others:
             self._not_saved(table, OSError(f"{', '.join(sorted(others))} could not be saved"))
         else:
             # One that need not wait may have been saved meanwhile, with more in it.
             await self._write(table, text if _waits_for_log(table) else _text(table))
 
-    async def _write(self, table: Table, text: str | TableText) -> None:
+    async def _write(self, table: PersistedTable, text: str | TableText) -> None:
         told = text if isinstance(text, str) else await in_slices(text.joining())
         try:
             await asyncio.to_thread(save_table, self._folder / table.file_name, told)
@@ -196,13 +196,13 @@ class TableKeeper:
         else:
             self._saved(table)
 
-    def _take_unsaved(self, table: Table) -> bool:
+    def _take_unsaved(self, table: PersistedTable) -> bool:
         name = table.file_name
         return table.take_dirty() or name in self._unsaved or name in self._broken_off
 
     @contextmanager
-    def _taken(self, tables: Sequence[Table]) -> Iterator[None]:
-        """They say no longer that they changed: if they are not written, somebody has to remember."""
+    def _taken(self, tables: Sequence[PersistedTable]) -> Iterator[None]:
+        """Context in which these tables are written; on failure they count as changed again."""
         names = {table.file_name for table in tables}
         self._broken_off -= names
         try:
@@ -212,22 +212,22 @@ class TableKeeper:
             raise
 
     @contextmanager
-    def _trying(self, table: Table, failures: list["_Failure"]) -> Iterator[None]:
-        """Its failure is noted, and the next round tries again."""
+    def _trying(self, table: PersistedTable, failures: list["_Failure"]) -> Iterator[None]:
+        """Context that collects a table's failure instead of raising it; the next round tries the table again."""
         try:
             yield
         except Exception as error:
             failures.append(_Failure(self._folder / table.file_name, error))
             self._broken_off.add(table.file_name)
 
-    def _not_saved(self, table: Table, error: OSError) -> None:
+    def _not_saved(self, table: PersistedTable, error: OSError) -> None:
         if table.file_name not in self._unsaved:
             path = self._folder / table.file_name
             log.error("table not saved path=%s error=%s: tried again until it is", path, error)
         self._unsaved.add(table.file_name)
 
-    def _saved(self, table: Table) -> None:
-        if isinstance(table, AsksWhenSaved):
+    def _saved(self, table: PersistedTable) -> None:
+        if isinstance(table, NotifiedWhenSaved):
             table.saved()
         if table.file_name in self._unsaved:
             self._unsaved.discard(table.file_name)
@@ -240,24 +240,24 @@ class TableKeeper:
 
 
 class _Failure(NamedTuple):
-    """A table that could not be made ready or written: a bug of ours, no full disk."""
+    """An unexpected error (a bug, not a full disk) while a table was encoded or written."""
 
     path: Path
     error: Exception
 
 
 def _raise_first(failures: Sequence[_Failure]) -> None:
-    """When all have been tried."""
+    """Raise the first failure, if there is one, and log the others."""
     for path, error in failures[1:]:
         log.error("table not saved path=%s", path, exc_info=error)
     if failures:
         raise failures[0].error
 
 
-def _text(table: Table) -> str | TableText:
-    """As it is now."""
-    return table.told() if isinstance(table, ToldInPieces) else table.encode()
+def _text(table: PersistedTable) -> str | TableText:
+    """The table's current text, in pieces if the table provides them."""
+    return table.table_text() if isinstance(table, EncodedInPieces) else table.encode()
 
 
-def _waits_for_log(table: Table) -> bool:
-    return not isinstance(table, AheadOfLog) or table.waits_for_log()
+def _waits_for_log(table: PersistedTable) -> bool:
+    return not isinstance(table, SavableBeforeLog) or table.waits_for_log()

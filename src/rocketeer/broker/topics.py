@@ -29,7 +29,8 @@ from rocketeer.model.topic import (
     is_system_topic,
     reply_topic,
 )
-from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, topic_table_ends
+from rocketeer.protocol.bodies.topics import TOPIC_ENTRIES, decode_topic_table
+from rocketeer.protocol.bodies.wire import encode_entry
 from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
 
@@ -61,7 +62,7 @@ class TopicTable(EntriesTable):
     file_name = "topics.json"
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
-        super().__init__(clock)
+        super().__init__(clock, TOPIC_ENTRIES)
         self._deletions = self._encoded_deletions = self._saved_deletions = 0
         self.auto_create = config.auto_create_topic_enable
         self.configs: dict[str, TopicConfig] = {topic.name: topic for topic in system_topics(config)}
@@ -101,7 +102,7 @@ class TopicTable(EntriesTable):
     def delete(self, name: str) -> TopicConfig | None:
         topic = self.configs.pop(name, None)
         if topic is not None:
-            self._unnote(name)
+            self._forget(name)
             self._deletions += 1
             self._changed(TopicChange(ChangeKind.DELETED, topic))
         return topic
@@ -164,7 +165,7 @@ class TopicTable(EntriesTable):
     def following(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> Steps[None]:
         """Become the master's table, a changed topic a step; what every broker has by itself stays."""
         for number, (name, told) in enumerate(topics.items(), 1):
-            topic = _usual(told)
+            topic = _with_known_filter_type(told)
             if self.configs.get(name) != topic:
                 self.configs[name] = topic
                 self._note((topic,))
@@ -176,18 +177,19 @@ class TopicTable(EntriesTable):
         self.version = version
         self._dirty = True
 
-    def guess(self, topic: TopicConfig) -> None:
-        """A slave has met messages of a topic before its master told of it; the version stays the master's."""
+    def add_provisional(self, topic: TopicConfig) -> None:
+        """Add a provisional topic on a slave, seen in the log before the master announced it; the table's version
+        stays."""
         self.configs[topic.name] = topic
-        self._entries[topic.name] = encode_topic_entry(topic)
+        self._note((topic,))
         self._dirty = True
         self._tell(TopicChange(ChangeKind.UPDATED, topic))
 
     def follow_deletion(self, name: str) -> None:
-        """The master has deleted it; the version is the master's and stays."""
+        """Remove a topic that the master has deleted; the version is the master's and stays."""
         topic = self.configs.pop(name, None)
         if topic is not None:
-            self._unnote(name)
+            self._forget(name)
             self._deletions += 1
             self._dirty = True
             self._tell(TopicChange(ChangeKind.DELETED, topic))
@@ -208,10 +210,10 @@ class TopicTable(EntriesTable):
     def _note(self, topics: Iterable[TopicConfig]) -> None:
         """Keep what is derived from topics that are new or changed."""
         for topic in topics:
-            self._entries[topic.name] = encode_topic_entry(topic)
+            self._entries[topic.name] = encode_entry(topic)
             (self._ordered.add if topic.order else self._ordered.discard)(topic.name)
 
-    def _unnote(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         del self._entries[name]
         self._ordered.discard(name)
 
@@ -231,9 +233,6 @@ class TopicTable(EntriesTable):
 
     # --- the file ----------------------------------------------------------------------------
 
-    def _ends(self) -> tuple[bytes, bytes]:
-        return topic_table_ends(self.version)
-
     def entries(self, topics: Iterable[str]) -> list[bytes]:
         """What a registration carries for these topics, as far as they are there."""
         known = self._entries
@@ -245,12 +244,12 @@ class TopicTable(EntriesTable):
 
     @property
     def all_entries_bytes(self) -> int:
-        """What all take: for tables that are small enough to add it up."""
+        """Bytes of all topics in a registration: for tables that are small enough to add it up."""
         return sum(map(len, self._entries.values()))
 
-    def told(self) -> TableText:
+    def table_text(self) -> TableText:
         self._encoded_deletions = self._deletions
-        return super().told()
+        return super().table_text()
 
     def waits_for_log(self) -> bool:
         """A topic says nothing of messages. That there is none any more is for the log to say, and first."""
@@ -262,13 +261,13 @@ class TopicTable(EntriesTable):
     def decode(self, text: str) -> None:
         """Lay the file over the system topics: what an operator changed in it stays changed."""
         read, self.version = decode_topic_table(text.encode())
-        topics = {name: _usual(topic) for name, topic in read.items()}
+        topics = {name: _with_known_filter_type(topic) for name, topic in read.items()}
         self.configs.update(topics)
         self._note(topics.values())
 
 
-def _usual(topic: TopicConfig) -> TopicConfig:
-    """With a filter type that there is: older versions of ours took any text for one."""
+def _with_known_filter_type(topic: TopicConfig) -> TopicConfig:
+    """Replace an unknown filter type by SINGLE_TAG; older Rocketeer versions accepted any text."""
     return topic if topic.filter_type in FILTER_TYPES else replace(topic, filter_type="SINGLE_TAG")
 
 

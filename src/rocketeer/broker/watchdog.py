@@ -48,7 +48,7 @@ class LoopWatchdog:
 
 
 def _stack(thread: int) -> list[str]:
-    """Its innermost calls. No frame outlives this: with it would live what its variables hold."""
+    """The innermost calls of a thread as texts; keeps no frame, which would keep its variables alive."""
     frame = sys._current_frames().get(thread)
     calls: list[str] = []
     while frame is not None and len(calls) < CALLS_MAX:

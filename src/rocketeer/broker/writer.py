@@ -3,11 +3,11 @@
 Handlers, the delay service, retries and transactions all write through here; none of them knows the others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
-from rocketeer.broker.feature import Durability, Examine, Examined, Rewrite
+from rocketeer.broker.feature import Durability, Examine, ResendCheck, Rewrite
 from rocketeer.errors import OUTCOME_UNKNOWN, RequestRefused, StoreRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.observe.counters import Counters
@@ -18,7 +18,7 @@ from rocketeer.steps import Steps, finish
 from rocketeer.store.append import Prepared
 
 
-class Log(Protocol):
+class WriterLog(Protocol):
     """What the writer asks of the store."""
 
     def append(self, message: PendingMessage) -> DispatchEntry: ...
@@ -28,7 +28,7 @@ class Log(Protocol):
     def append_prepared(self, messages: Sequence[Prepared]) -> list[DispatchEntry]: ...
 
 
-class Put(NamedTuple):
+class WriteResult(NamedTuple):
     """How a write ended: `appended` is empty when the store refused it."""
 
     code: int
@@ -40,7 +40,7 @@ class Put(NamedTuple):
         return bool(self.appended)
 
 
-Done = Callable[[Put], None]
+OnWritten = Callable[[WriteResult], None]
 
 _ILLEGAL = (StoreRefused.TOO_LARGE, StoreRefused.PROPERTIES_TOO_LONG, StoreRefused.BAD_TOPIC)
 """The message itself is at fault: it will be refused tomorrow, too."""
@@ -54,38 +54,45 @@ def code_without_slaves(code: int) -> int:
     return ResponseCode.SUCCESS if code in _NOT_ON_A_SLAVE else code
 
 
-def _put(code: int, appended: Sequence[DispatchEntry]) -> Put:
+def _put(code: int, appended: Sequence[DispatchEntry]) -> WriteResult:
     """How a write ended that had to wait; SYSTEM_ERROR: nobody knows whether it is kept."""
-    return Put(code, OUTCOME_UNKNOWN if code == ResponseCode.SYSTEM_ERROR else None, appended)
+    return WriteResult(code, OUTCOME_UNKNOWN if code == ResponseCode.SYSTEM_ERROR else None, appended)
 
 
 class Writer:
-    """Appends messages and calls `done` once: at once, or when every durability feature has answered.
+    """Appends messages and calls `done` once: at once, or when every durability feature has answered."""
 
-    The three lists are open: features that write need the writer before all of them are known.
-    """
-
-    def __init__(self, log: Log, *, message_bytes_max: int, counters: Counters) -> None:
+    def __init__(
+        self,
+        log: WriterLog,
+        *,
+        message_bytes_max: int,
+        counters: Counters,
+        resends: Iterable[Examine] = (),
+        rewrites: Iterable[Rewrite] = (),
+        durability: Iterable[Durability] = (),
+    ) -> None:
+        """The last three are what features do with messages, in this order."""
         self._log = log
         self._counters = counters
         self._message_bytes_max = message_bytes_max
-        self.resends: list[Examine] = []
-        self.rewrites: list[Rewrite] = []
-        self.durability: list[Durability] = []
+        self._resends, self._rewrites, self._durability = tuple(resends), tuple(rewrites), tuple(durability)
 
-    def put(self, message: PendingMessage, done: Done, *, wait: bool = True, internal: bool = False) -> None:
+    def put(
+        self, message: PendingMessage, done: OnWritten, *, wait: bool = True, internal: bool = False
+    ) -> None:
         """Store one message, unless it is a resend of one that is stored.
 
         `internal` for what the broker itself puts back (a delayed message now due): neither resend nor rewritten.
         """
         try:
             examined = None
-            if not internal and self.resends:
+            if not internal and self._resends:
                 sent = ((message.properties, message.body),)
                 examined = finish(self._examining(message.topic, message.queue_id, sent))
             if examined is None or examined.fresh:
                 if not internal:
-                    for rewrite in self.rewrites:
+                    for rewrite in self._rewrites:
                         rewrite(message)
                 began_s = perf_counter()
                 appended: Sequence[DispatchEntry] = (self._log.append(message),)
@@ -97,15 +104,15 @@ class Writer:
             return
         self._settle(appended if examined is None else examined.stored(appended), done, wait)
 
-    def put_now(self, message: PendingMessage) -> Put:
+    def put_now(self, message: PendingMessage) -> WriteResult:
         """Store a message that the broker itself puts back; it waits for no durability feature."""
-        outcome: list[Put] = []
+        outcome: list[WriteResult] = []
         self.put(message, outcome.append, wait=False, internal=True)
         (put,) = outcome
         return put
 
     def putting_batch(
-        self, messages: Sequence[PendingMessage], done: Done, *, wait: bool = True
+        self, messages: Sequence[PendingMessage], done: OnWritten, *, wait: bool = True
     ) -> Steps[None]:
         """All or nothing, next to each other in the log; a batch is never rewritten (RocketMQ's rule).
 
@@ -118,7 +125,7 @@ class Writer:
                 raise StoreRefused(StoreRefused.TOO_LARGE, f"a batch of {bodies_bytes} bytes")
             while True:
                 examined, fresh = None, messages
-                if self.resends and messages:
+                if self._resends and messages:
                     sent = [(message.properties, message.body) for message in messages]
                     examined = yield from self._examining(messages[0].topic, messages[0].queue_id, sent)
                 if examined is not None:
@@ -136,56 +143,56 @@ class Writer:
 
     def when_durable(self, end: LogOffset, done: Callable[[int], None]) -> None:
         """Call back with the worst answer of all durability features for the log below `end`."""
-        if not self.durability:
+        if not self._durability:
             done(ResponseCode.SUCCESS)
             return
         answers: list[int] = []
 
         def answered(code: int) -> None:
             answers.append(code)
-            if len(answers) == len(self.durability):
+            if len(answers) == len(self._durability):
                 done(next((code for code in answers if code != ResponseCode.SUCCESS), ResponseCode.SUCCESS))
 
-        for durable in self.durability:
+        for durable in self._durability:
             durable(end, answered)
 
     @property
     def waits(self) -> bool:
         """Whether a message may have to wait at all after it was appended."""
-        return bool(self.durability)
+        return bool(self._durability)
 
     def _examining(
         self, topic: str, queue_id: int, messages: Sequence[tuple[bytes, bytes]]
-    ) -> Steps[Examined | None]:
+    ) -> Steps[ResendCheck | None]:
         """The first feature that knows the send's messages speaks for them."""
-        for examining in self.resends:
+        for examining in self._resends:
             examined = yield from examining(topic, queue_id, messages)
             if examined is not None:
                 return examined
         return None
 
-    def _settle(self, appended: Sequence[DispatchEntry], done: Done, wait: bool) -> None:
-        if not wait or not self.durability:
-            done(Put(ResponseCode.SUCCESS, None, appended))
+    def _settle(self, appended: Sequence[DispatchEntry], done: OnWritten, wait: bool) -> None:
+        if not wait or not self._durability:
+            done(WriteResult(ResponseCode.SUCCESS, None, appended))
             return
         # A resend may come while the original is not on disk yet: it waits for it, too.
         end = max([entry.end for entry in appended])
         self.when_durable(end, lambda code: done(_put(code, appended)))
 
-    def refused(self, refusal: StoreRefused | RequestRefused) -> Put:
+    def refused(self, refusal: StoreRefused | RequestRefused) -> WriteResult:
         """RocketMQ's code and text for each reason; a feature words its own."""
         self._counters.puts_failed += 1
         if isinstance(refusal, RequestRefused):
-            return Put(refusal.code, refusal.remark, ())
+            return WriteResult(refusal.code, refusal.remark, ())
         if refusal.reason in _ILLEGAL:
             remark = (
                 "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
                 f"{self._message_bytes_max}B, msg properties length limit 32KB."
             )
-            return Put(ResponseCode.MESSAGE_ILLEGAL, remark, ())
+            return WriteResult(ResponseCode.MESSAGE_ILLEGAL, remark, ())
         remark = (
             "service not available now. It may be caused by one of the following reasons: "
             f"the broker's disk is full [{refusal}], messages are put to the slave, "
             "message store has been shut down, etc."
         )
-        return Put(ResponseCode.SERVICE_NOT_AVAILABLE, remark, ())
+        return WriteResult(ResponseCode.SERVICE_NOT_AVAILABLE, remark, ())

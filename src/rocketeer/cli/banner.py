@@ -9,18 +9,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from rocketeer import __version__
-from rocketeer.cli.plan import UpPlan
+from rocketeer.cli.up_spec import UpSpec
 
 
-def show_banner(plan: UpPlan, next_arguments: str, console: str = "off") -> None:
+def show_banner(spec: UpSpec, next_arguments: str, console: str = "off") -> None:
     """Coloured on a terminal, plain lines everywhere else."""
-    rows = [("name server", plan.namesrv_address)]
-    if plan.etcd is not None:
-        rows.append(("etcd", plan.etcd.endpoint))
-    rows += [(broker.label, broker.address) for broker in plan.brokers]
+    rows = [("name server", spec.namesrv_address)]
+    if spec.etcd is not None:
+        rows.append(("etcd", spec.etcd.endpoint))
+    rows += [(broker.label, broker.address) for broker in spec.brokers]
     if console != "off":
         rows.append(("console", console))
-    store = plan.brokers[0].store_path if plan.etcd is None else plan.etcd.folder.parent
+    store = spec.brokers[0].store_path if spec.etcd is None else spec.etcd.folder.parent
     rows.append(("store", str(store.absolute())))
     lines = [
         f"[bold green]Rocketeer {__version__} is up[/]",
@@ -28,7 +28,7 @@ def show_banner(plan: UpPlan, next_arguments: str, console: str = "off") -> None
         f"  [dim]{'try next':<12}[/] [cyan]{escape(f'{_program()} {next_arguments}')}[/]",
         "  [dim]Ctrl-C stops it and keeps every message[/]",
     ]
-    if not ip_address(plan.brokers[0].bind_host).is_loopback:
+    if not ip_address(spec.brokers[0].bind_host).is_loopback:
         lines.append(
             "  [bold yellow]warning[/]      nobody has to sign in, and all networks reach it: see docs/security.md"
         )

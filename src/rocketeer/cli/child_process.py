@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+from collections.abc import Callable
 
 
 class ChildProcess:
@@ -12,6 +13,7 @@ class ChildProcess:
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     async def _spawn(self, *arguments: str, stdout: int) -> asyncio.subprocess.Process:
         self._process = await asyncio.create_subprocess_exec(
@@ -23,7 +25,19 @@ class ChildProcess:
         )
         return self._process
 
+    def _report_end(self, report: Callable[[int], None]) -> None:
+        """Have its exit code reported when it ends before it is stopped."""
+        process = self._process
+        assert process is not None
+
+        async def watch() -> None:
+            report(await process.wait())
+
+        self._watch = asyncio.create_task(watch())
+
     async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
         process = self._process
         if process is None or process.returncode is not None:
             return

@@ -109,7 +109,7 @@ def _use_tls(config: "ConsoleConfig", settings: "uvicorn.Config") -> None:
 
 
 def _stop_at_end_of_stdin(server: "uvicorn.Server") -> None:
-    """The program that started this one is gone, or wants it to end."""
+    """Stop when stdin ends: the program that started this one is gone, or asks for it."""
     sys.stdin.buffer.read()
     server.should_exit = True
 
@@ -121,13 +121,13 @@ def console_user(
 ) -> None:
     """Add a user of the console, or change one; the password is read from the terminal or standard input."""
     try:
-        from rocketeer.console.users import Role, add_user
+        from rocketeer.console.users import UserRole, add_user
     except ImportError:
         raise ConfigError(NEEDS) from None
-    if role.upper() not in Role.__members__:
+    if role.upper() not in UserRole.__members__:
         raise ConfigError(f"the role {role!r} is none of viewer, operator, admin")
     password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if len(password) < 8:
         raise ConfigError("a password has 8 characters or more")
-    add_user(path, name, password, Role[role.upper()])
+    add_user(path, name, password, UserRole[role.upper()])
     typer.echo(f"{name} is {role} in {path}")

@@ -33,5 +33,5 @@ class ConsoleChild(ChildProcess):
         self._arguments = ("console", "-n", nameserver, "--port", str(port), "--until-stdin-ends")
 
     async def start(self) -> None:
-        """Does not wait until it serves: brokers do not need it."""
+        """Start it, without waiting until it serves: brokers do not need it."""
         await self._spawn(*self._arguments, stdout=asyncio.subprocess.DEVNULL)

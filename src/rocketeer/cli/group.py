@@ -8,11 +8,11 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from rocketeer.config import BrokerConfig, Role, read_config
-from rocketeer.config.group import GroupConfig
+from rocketeer.config import BrokerConfig, ServerRole, read_config
+from rocketeer.config.group import ReplicaGroupConfig
 from rocketeer.errors import ConfigError, GroupError
 from rocketeer.group.etcd import Access, Etcd
-from rocketeer.group.registry import LeaderRequest, Registry, View
+from rocketeer.group.registry import GroupSnapshot, LeaderRequest, Registry
 from rocketeer.group.state import GroupState, is_alive, lost, shrunk
 from rocketeer.option_groups import with_options
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Which:
+class GroupOptions:
     """The options that name a group."""
 
     config: Annotated[
@@ -39,18 +39,18 @@ class Which:
 
     def settings(self) -> BrokerConfig:
         if self.config is not None:
-            settings = read_config(self.config, Role.BROKER).broker
+            settings = read_config(self.config, ServerRole.BROKER).broker
             if not settings.group.enabled:
                 raise ConfigError(f"{self.config} has no groupEtcd: it is no member's")
             return settings
         if self.etcd is None or self.broker is None:
             raise ConfigError("which group? -c FILE of a member, or --etcd URLS --broker NAME")
         return BrokerConfig(
-            cluster_name=self.cluster, broker_name=self.broker, group=GroupConfig(etcd=self.etcd)
+            cluster_name=self.cluster, broker_name=self.broker, group=ReplicaGroupConfig(etcd=self.etcd)
         )
 
 
-def _run(which: Which, work: Callable[[Registry], Awaitable[T]]) -> T:
+def _run(which: GroupOptions, work: Callable[[Registry], Awaitable[T]]) -> T:
     settings = which.settings()
 
     async def run() -> T:
@@ -63,7 +63,7 @@ def _run(which: Which, work: Callable[[Registry], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-async def _state(registry: Registry) -> tuple[View, GroupState]:
+async def _state(registry: Registry) -> tuple[GroupSnapshot, GroupState]:
     view = await registry.read()
     if view.state is None:
         raise GroupError("there is no group of this name in this etcd")
@@ -82,7 +82,7 @@ async def _request(registry: Registry, what: LeaderRequest, member: int) -> Grou
     raise GroupError(f"member {member} does not lead after {SWITCH_S:g} s: see the members' logs")
 
 
-def status(which: Which) -> None:
+def status(which: GroupOptions) -> None:
     """Who leads, who is in sync, who is alive."""
     view, state = _run(which, _state)
     alive = is_alive(state.leader, view.live)
@@ -106,7 +106,7 @@ def status(which: Which) -> None:
         raise typer.Exit(1)
 
 
-def switch(member: MemberArgument, which: Which) -> None:
+def switch(member: MemberArgument, which: GroupOptions) -> None:
     """Let another member lead, which is in sync; returns when it does."""
 
     async def work(registry: Registry) -> GroupState:
@@ -119,7 +119,7 @@ def switch(member: MemberArgument, which: Which) -> None:
     print(f"member {member} leads epoch {_run(which, work).epoch}")
 
 
-def remove(member: MemberArgument, which: Which) -> None:
+def remove(member: MemberArgument, which: GroupOptions) -> None:
     """Forget a member that is gone for good."""
 
     async def work(registry: Registry) -> None:
@@ -139,7 +139,7 @@ def remove(member: MemberArgument, which: Which) -> None:
 
 def recover(
     member: MemberArgument,
-    which: Which,
+    which: GroupOptions,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Messages that only others had are lost.")
     ] = False,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from typer.core import TyperCommand
 
-from rocketeer.cli.complaint import say
+from rocketeer.cli.error_output import say
 from rocketeer.errors import ConfigError
 
 VARIABLES: Final = ("JAVA_OPT", "JAVA_OPT_EXT")

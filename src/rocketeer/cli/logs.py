@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from rocketeer.observe.log_lines import JsonFormat, LineFormat, OnceInAWhile
+from rocketeer.observe.log_lines import JsonFormat, LineFormat, RepeatingWarnings
 
 FILE_BYTES: Final = 64 << 20
 FILES_MAX: Final = 10
@@ -55,7 +55,7 @@ def show_logs(
     if file is not None:
         handlers.append(_file_handler(file, JsonFormat(server) if log_format is LogFormat.JSON else None))
     root = logging.getLogger()
-    root.handlers[:] = [OnceInAWhile(handlers)]
+    root.handlers[:] = [RepeatingWarnings(handlers)]
     root.setLevel(level.upper())
 
 
@@ -85,10 +85,10 @@ def _file_handler(path: Path, formatter: logging.Formatter | None) -> logging.Ha
     listener = QueueListener(queue, file)
     listener.start()
     atexit.register(listener.stop)
-    return Waiting(queue)
+    return BoundedQueueHandler(queue)
 
 
-class Waiting(QueueHandler):
+class BoundedQueueHandler(QueueHandler):
     """Hands lines to the thread that writes them, as long as not too many wait for it."""
 
     def __init__(self, queue: SimpleQueue[Any]) -> None:

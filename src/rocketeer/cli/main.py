@@ -17,19 +17,19 @@ from rocketeer.cli.backup import backup, restore
 from rocketeer.cli.certs import certs
 from rocketeer.cli.children import COMMAND as CHILD_COMMAND
 from rocketeer.cli.children import ChildBroker, run_child
-from rocketeer.cli.complaint import run_program, say
 from rocketeer.cli.console import console as console_command
 from rocketeer.cli.console import console_user
 from rocketeer.cli.console_child import CONSOLE_PORT, ConsoleChild, why_no_console
 from rocketeer.cli.doctor.command import doctor
+from rocketeer.cli.error_output import run_program, say
 from rocketeer.cli.etcd_child import EtcdChild
 from rocketeer.cli.java_options import SettingsCommand
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
-from rocketeer.cli.plan import BROKERS_MAX, plan_up
 from rocketeer.cli.preflight import allow_many_files, check_folder, check_ports, numeric_host
 from rocketeer.cli.run import run
 from rocketeer.cli.serve import Server, run_loop, serve
-from rocketeer.cli.servers import WITH_SETTINGS, Format, Level, LogDir, broker, namesrv
+from rocketeer.cli.servers import WITH_SETTINGS, FormatOption, LevelOption, LogDir, broker, namesrv
+from rocketeer.cli.up_spec import BROKERS_MAX, up_spec
 from rocketeer.clock import SystemClock
 from rocketeer.config import (
     BROKER_PORT,
@@ -88,8 +88,8 @@ def up(
     ] = None,
     console: Annotated[bool, typer.Option(help="Show the cluster in a browser, too.")] = True,
     console_port: Annotated[int, typer.Option(min=1, max=65535)] = CONSOLE_PORT,
-    log_level: Level = LogLevel.WARNING,
-    log_format: Format = LogFormat.TEXT,
+    log_level: LevelOption = LogLevel.WARNING,
+    log_format: FormatOption = LogFormat.TEXT,
     log_dir: LogDir = None,
 ) -> None:
     """Run a name server and a broker (or several) in the foreground."""
@@ -97,7 +97,7 @@ def up(
     show_logs(log_level, log_format=log_format, file=log_file(log_dir, folder / "logs", "broker.log"))
     allow_many_files()
     bind_host = numeric_host(host)
-    plan = plan_up(
+    spec = up_spec(
         brokers=brokers,
         replicas=replicas,
         store_path=(store or Path.home() / "store").absolute(),
@@ -107,8 +107,8 @@ def up(
         namesrv_port=namesrv_port,
         metrics_port=metrics_port,
     )
-    check_ports(plan.ports)
-    for planned in plan.brokers:
+    check_ports(spec.ports)
+    for planned in spec.brokers:
         check_folder(planned.store_path)
 
     from rocketeer.broker.assemble import Broker
@@ -116,7 +116,7 @@ def up(
     from rocketeer.nameserver.server import NameServer
 
     no_console = why_no_console(console_port) if console else "off"
-    shown = [] if no_console else [ConsoleChild(plan.namesrv_address, console_port)]
+    shown = [] if no_console else [ConsoleChild(spec.namesrv_address, console_port)]
 
     def kill_children() -> None:
         for child in children:
@@ -127,15 +127,15 @@ def up(
             own.kill()
 
     clock = SystemClock()
-    first, *others = plan.brokers
-    apart = others if plan.etcd is None else plan.brokers  # members are processes, all of them
+    first, *others = spec.brokers
+    apart = others if spec.etcd is None else spec.brokers  # members are processes, all of them
     children = [ChildBroker(broker, log_level, log_format, on_crash=say) for broker in apart]
-    etcd = [] if plan.etcd is None else [EtcdChild(plan.etcd, on_crash=say)]
+    etcd = [] if spec.etcd is None else [EtcdChild(spec.etcd, on_crash=say)]
     here = [Broker(first.broker_config, first.store_config, first.server_config, clock)]
     servers: list[Server] = [
         *etcd,
-        NameServer(plan.namesrv, clock),
-        *(here if plan.etcd is None else ()),
+        NameServer(spec.namesrv, clock),
+        *(here if spec.etcd is None else ()),
         *children,
         *shown,
     ]
@@ -143,7 +143,7 @@ def up(
         serve(
             servers,
             ready=lambda: show_banner(
-                plan, _next_to_try(first.address), no_console or f"http://127.0.0.1:{console_port}/"
+                spec, _next_to_try(first.address), no_console or f"http://127.0.0.1:{console_port}/"
             ),
             on_force=kill_children,
         )
@@ -151,7 +151,9 @@ def up(
 
 
 @app.command(CHILD_COMMAND, hidden=True)
-def broker_child(log_level: Level = LogLevel.WARNING, log_format: Format = LogFormat.TEXT) -> None:
+def broker_child(
+    log_level: LevelOption = LogLevel.WARNING, log_format: FormatOption = LogFormat.TEXT
+) -> None:
     """One of the further brokers of `up`; not for people."""
     raise typer.Exit(run_child(log_level, log_format))
 
@@ -217,7 +219,7 @@ _GROUPS: Final = {
 
 
 def _add_groups(asked: str) -> None:
-    """In place of those of the run before: a process may run the program many times, and each run reads them all."""
+    """Register the command groups anew: a process may run the program many times, and each run reads them all."""
     app.registered_groups.clear()
     for name, group in _GROUPS.items():
         wanted = asked == name and group.installed
@@ -225,7 +227,7 @@ def _add_groups(asked: str) -> None:
 
 
 def _placeholder(group: _Group) -> typer.Typer:
-    """In the list of commands without being loaded; called, it says what is missing."""
+    """Make a group that is listed without being loaded; called, it says what is missing."""
     placeholder = typer.Typer(
         help=group.help,
         add_help_option=False,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from rocketeer.cli.complaint import run_program
+from rocketeer.cli.error_output import run_program
 from rocketeer.cli.java_options import SettingsCommand, words_of_variables
 from rocketeer.cli.servers import (
     WITH_SETTINGS,
@@ -14,11 +14,11 @@ from rocketeer.cli.servers import (
     NamesrvAddr,
     PrintConfig,
     PrintImportant,
-    Started,
+    ServerStart,
     run_broker,
     run_namesrv,
 )
-from rocketeer.cli.shutdown import Kind, shut_down
+from rocketeer.cli.shutdown import ServerKind, shut_down
 
 _HELP: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
 
@@ -31,7 +31,7 @@ def _mqnamesrv(
 ) -> None:
     """Run a name server, as RocketMQ's script does. Settings may follow: key=value or --key value."""
     del namesrv_addr  # RocketMQ's script takes it for all its servers; a name server has no use for it
-    run_namesrv(Started(config=config, words=context.args, print_config=print_config, as_rocketmq=True))
+    run_namesrv(ServerStart(config=config, words=context.args, print_config=print_config, as_rocketmq=True))
 
 
 def _mqbroker(
@@ -43,7 +43,7 @@ def _mqbroker(
 ) -> None:
     """Run a broker, as RocketMQ's script does. Settings may follow: key=value or --key value."""
     run_broker(
-        Started(
+        ServerStart(
             config=config,
             words=context.args,
             namesrv_addr=namesrv_addr,
@@ -55,7 +55,7 @@ def _mqbroker(
 
 
 def _mqshutdown(
-    kind: Annotated[Kind, typer.Argument(help="Which servers.")],
+    kind: Annotated[ServerKind, typer.Argument(help="Which servers.")],
     pids: Annotated[
         list[int] | None, typer.Argument(help="Only these processes.", metavar="[PID]...")
     ] = None,

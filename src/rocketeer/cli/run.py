@@ -15,6 +15,7 @@ import typer
 
 from rocketeer.cli.logs import LogLevel, show_logs
 from rocketeer.errors import ConfigError
+from rocketeer.extras import UsersImportFailed, users_code
 
 if TYPE_CHECKING:
     from rocketeer.cli.workers import Supervisor
@@ -86,7 +87,7 @@ def run(
 
 
 async def serve_app(app: "App", health: tuple[str, int] | None, status_fd: int | None) -> None:
-    """Until a signal comes, or the one who watches over this worker is gone."""
+    """Run the app until a signal comes, or the supervisor's pipe ends."""
     from rocketeer.cli.workers import StatusPipe
     from rocketeer.client.apps.health import Health, health_pages
 
@@ -99,7 +100,7 @@ async def serve_app(app: "App", health: tuple[str, int] | None, status_fd: int |
 
 
 async def supervise(supervisor: "Supervisor", health: tuple[str, int] | None) -> int:
-    """The exit code."""
+    """Run several workers; the exit code."""
     from rocketeer.client.apps.health import Health, health_pages
 
     async with contextlib.AsyncExitStack() as stack:
@@ -123,9 +124,10 @@ def load_app(target: str) -> "App":
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        # A missing import inside the module is its author's business: that error must stay as it is.
+        with users_code():
+            module = import_module(module_name)
+    except UsersImportFailed as error:
+        # A missing import inside the module is its author's business, who wants the traceback.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise ConfigError(

@@ -10,12 +10,12 @@ from typing import Annotated, Final
 
 import typer
 
-from rocketeer.cli.complaint import say
+from rocketeer.cli.error_output import say
 from rocketeer.cli.logs import LogFormat, LogLevel, log_file, show_logs
 from rocketeer.cli.preflight import Port, allow_many_files, check_folder, check_ports, numeric_host
 from rocketeer.cli.serve import run_loop, serve
 from rocketeer.clock import SystemClock
-from rocketeer.config import BrokerRole, Role, Settings, parse_addresses, read_config
+from rocketeer.config import BrokerRole, ServerRole, Settings, parse_addresses, read_config
 from rocketeer.config.command_line import parse_words
 from rocketeer.config.unavailable import refuse_unavailable, without_effect
 from rocketeer.errors import ConfigError
@@ -37,8 +37,10 @@ PrintImportant = Annotated[
     bool,
     typer.Option("-m", "--printImportantConfig", help="Print the settings that matter most and leave."),
 ]
-Level = Annotated[LogLevel, typer.Option(help="The least important log lines to show.")]
-Format = Annotated[LogFormat, typer.Option("--log-format", help="Log lines for people or for machines.")]
+LevelOption = Annotated[LogLevel, typer.Option(help="The least important log lines to show.")]
+FormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", help="Log lines for people or for machines.")
+]
 LogDir = Annotated[
     Path | None,
     typer.Option(
@@ -66,7 +68,7 @@ _IMPORTANT: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Started:
+class ServerStart:
     """What a person asked for when starting a server, and in whose words it says that it runs."""
 
     config: Path | None
@@ -79,7 +81,7 @@ class Started:
     log_dir: Path | None = None
     as_rocketmq: bool = False
 
-    def settings(self, role: Role) -> Settings:
+    def settings(self, role: ServerRole) -> Settings:
         """The file's settings with the command line's on top; what is odd about the file is said now."""
         settings = read_config(self.config, role, command_line=parse_words(self.words))
         for warning in settings.warnings:
@@ -111,9 +113,9 @@ class Started:
         )
 
 
-def run_namesrv(asked: Started) -> None:
-    """A name server, until somebody stops it."""
-    settings = asked.settings(Role.NAMESRV)
+def run_namesrv(asked: ServerStart) -> None:
+    """Run a name server until somebody stops it."""
+    settings = asked.settings(ServerRole.NAMESRV)
     if asked.prints_only(settings):
         return
     _say_without_effect(settings)
@@ -137,9 +139,9 @@ def run_namesrv(asked: Started) -> None:
     )
 
 
-def run_broker(asked: Started) -> None:
-    """A broker, until somebody stops it."""
-    settings = asked.settings(Role.BROKER)
+def run_broker(asked: ServerStart) -> None:
+    """Run a broker until somebody stops it."""
+    settings = asked.settings(ServerRole.BROKER)
     if asked.prints_only(settings):
         return
     refuse_unavailable(settings)
@@ -151,12 +153,12 @@ def run_broker(asked: Started) -> None:
         say("no name server given (-n, namesrvAddr or NAMESRV_ADDR): clients cannot find this broker")
 
     from rocketeer.broker.assemble import Broker
-    from rocketeer.broker.group.member import GroupMember
+    from rocketeer.broker.group.member import ReplicaGroupMember
 
     # Message ids carry the address, so a host name in brokerIP1 is looked up once, here.
     host = numeric_host(settings.broker.host)
     settings = dataclasses.replace(settings, broker=dataclasses.replace(settings.broker, host=host))
-    broker = (GroupMember if settings.broker.group.enabled else Broker)(
+    broker = (ReplicaGroupMember if settings.broker.group.enabled else Broker)(
         settings.broker,
         settings.store,
         settings.server,
@@ -212,13 +214,13 @@ def namesrv(
     context: typer.Context,
     config: ConfigFile = None,
     print_config: PrintConfig = False,
-    log_level: Level = LogLevel.INFO,
-    log_format: Format = LogFormat.TEXT,
+    log_level: LevelOption = LogLevel.INFO,
+    log_format: FormatOption = LogFormat.TEXT,
     log_dir: LogDir = None,
 ) -> None:
     """Run a name server. Settings may follow: key=value or --key value."""
     run_namesrv(
-        Started(
+        ServerStart(
             config=config,
             words=context.args,
             print_config=print_config,
@@ -234,13 +236,13 @@ def broker(
     config: ConfigFile = None,
     namesrv_addr: NamesrvAddr = None,
     print_config: PrintConfig = False,
-    log_level: Level = LogLevel.INFO,
-    log_format: Format = LogFormat.TEXT,
+    log_level: LevelOption = LogLevel.INFO,
+    log_format: FormatOption = LogFormat.TEXT,
     log_dir: LogDir = None,
 ) -> None:
     """Run a broker. Settings may follow: key=value or --key value."""
     run_broker(
-        Started(
+        ServerStart(
             config=config,
             words=context.args,
             namesrv_addr=namesrv_addr,

@@ -19,21 +19,21 @@ STOP_S: Final = 300.0
 """How long a server may take: it brings everything to disk first."""
 
 
-class Kind(StrEnum):
+class ServerKind(StrEnum):
     """What `mqshutdown` stops."""
 
     BROKER = "broker"
     NAMESRV = "namesrv"
 
 
-class ServerProcess(NamedTuple):
+class RunningServer(NamedTuple):
     """A server of ours that runs."""
 
     pid: int
-    kind: Kind
+    kind: ServerKind
 
 
-def kind_of(words: Sequence[str]) -> Kind | None:
+def kind_of(words: Sequence[str]) -> ServerKind | None:
     """What a process with this command line runs, if it is a server of ours."""
     if not words or not Path(words[0]).name.startswith("python"):
         return None
@@ -49,10 +49,13 @@ def kind_of(words: Sequence[str]) -> Kind | None:
     return None
 
 
-def _server_named(name: str) -> Kind | None:
+def _server_named(name: str) -> ServerKind | None:
     return {
-        "broker": Kind.BROKER, "mqbroker": Kind.BROKER, "namesrv": Kind.NAMESRV, "mqnamesrv": Kind.NAMESRV
-    }.get(name)  # fmt: skip
+        "broker": ServerKind.BROKER,
+        "mqbroker": ServerKind.BROKER,
+        "namesrv": ServerKind.NAMESRV,
+        "mqnamesrv": ServerKind.NAMESRV,
+    }.get(name)
 
 
 def _is_our_script(path: Path) -> bool:
@@ -63,14 +66,14 @@ def _is_our_script(path: Path) -> bool:
         return False
 
 
-def our_servers(kind: Kind) -> Iterator[ServerProcess]:
+def our_servers(kind: ServerKind) -> Iterator[RunningServer]:
     """Every server of this kind that runs under this user."""
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         if _kind_of_process(int(name)) is kind:
-            yield ServerProcess(int(name), kind)
+            yield RunningServer(int(name), kind)
 
 
-def _kind_of_process(pid: int) -> Kind | None:
+def _kind_of_process(pid: int) -> ServerKind | None:
     folder = Path("/proc", str(pid))
     try:
         if folder.stat().st_uid != os.getuid():
@@ -81,9 +84,9 @@ def _kind_of_process(pid: int) -> Kind | None:
     return kind_of([os.fsdecode(word) for word in words])
 
 
-def shut_down(kind: Kind, pids: Iterable[int] = ()) -> int:
+def shut_down(kind: ServerKind, pids: Iterable[int] = ()) -> int:
     """Ask these servers, or all of this kind, to stop, and wait for them; an exit code."""
-    chosen = [ServerProcess(pid, kind) for pid in pids] or list(our_servers(kind))
+    chosen = [RunningServer(pid, kind) for pid in pids] or list(our_servers(kind))
     if not chosen:
         print(f"No mq{kind} running.")
         return 1
@@ -103,7 +106,7 @@ def shut_down(kind: Kind, pids: Iterable[int] = ()) -> int:
     return 1 if late else 0
 
 
-def _ask(server: ServerProcess) -> int | None:
+def _ask(server: RunningServer) -> int | None:
     """Signal the process once (a second signal would end it at once); a descriptor that tells when it has ended."""
     try:
         handle = os.pidfd_open(server.pid)

@@ -68,7 +68,7 @@ class StatusPipe:
             await asyncio.sleep(TELL_S if ready() else TELL_S / 10)
 
 
-class Worker:
+class WorkerProcess:
     """One process, as its supervisor sees it."""
 
     def __init__(self, process: asyncio.subprocess.Process, fd: int) -> None:
@@ -112,7 +112,7 @@ class Supervisor:
         self._command = list(command)
         self._count = count
         self._watched = list(watched)
-        self._workers: dict[int, Worker] = {}
+        self._workers: dict[int, WorkerProcess] = {}
         self._stopping = False
         self._exit_code = 0
         self._changes = 0
@@ -128,7 +128,7 @@ class Supervisor:
         return not self._stopping and len(workers) == self._count and all(each.ready for each in workers)
 
     async def run(self) -> int:
-        """The exit code, when all workers have ended."""
+        """Run until all workers have ended; the exit code."""
         with stop_signals() as stop:
             keepers = [asyncio.create_task(self._keep(number, stop)) for number in range(1, self._count + 1)]
             watcher = asyncio.create_task(self._watch()) if self._watched else None
@@ -184,7 +184,7 @@ class Supervisor:
                 return
             await asyncio.sleep(min(pause_s, LOOK_S))
 
-    async def _start(self, number: int) -> Worker:
+    async def _start(self, number: int) -> WorkerProcess:
         read, write = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -192,7 +192,7 @@ class Supervisor:
             )
         finally:
             os.close(write)
-        worker = self._workers[number] = Worker(process, read)
+        worker = self._workers[number] = WorkerProcess(process, read)
         log.info("worker started number=%d pid=%d", number, process.pid)
         if self._stopping:
             worker.signal(signal.SIGTERM)

@@ -17,7 +17,7 @@ from rocketeer.client.core.codecs import JSON, MSGPACK, PROTOBUF, AvroCodec, Cod
 from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions, ProducerConfig, ProducerOptions
 from rocketeer.client.core.consumer_ports import FilterMessageHook, OffsetStore, QueueListener
 from rocketeer.client.core.depends import Depends
-from rocketeer.client.core.encoding import split_batch
+from rocketeer.client.core.encoding import Outgoing, split_batch
 from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.hooks import (
     ConsumeContext,
@@ -76,9 +76,12 @@ from rocketeer.errors import (
 )
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.message import InvalidMessage, Message
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import BadTagExpression, ConsumeFromWhere, MessageModel
 from rocketeer.model.topic import TopicConfig
+from rocketeer.protocol.command import Command
+from rocketeer.record.trace import ConsumeCode
 from rocketeer.security.tls import TlsConfig
 
 __all__ = [
@@ -105,10 +108,12 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "Codec",
+    "Command",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
     "ConsistentHash",
+    "ConsumeCode",
     "ConsumeContext",
     "ConsumeFromWhere",
     "ConsumeHook",
@@ -122,6 +127,7 @@ __all__ = [
     "InvalidGroup",
     "InvalidMessage",
     "InvalidTopic",
+    "LogOffset",
     "MachineRoomNearby",
     "Message",
     "MessageModel",
@@ -134,6 +140,7 @@ __all__ = [
     "NoRoute",
     "OffsetStore",
     "Outcome",
+    "Outgoing",
     "Pause",
     "ProducerConfig",
     "ProducerOptions",
@@ -143,6 +150,7 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "QueueListener",
+    "QueueOffset",
     "ReceivedMessage",
     "RemotingError",
     "RequestTimeout",

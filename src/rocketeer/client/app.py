@@ -25,14 +25,14 @@ from dataclasses import fields
 from typing import Any, TypeVar, Unpack
 
 from rocketeer.client.aio.consuming import ListenerFunction
-from rocketeer.client.aio.listening import check_listener
+from rocketeer.client.aio.listener_factory import check_listener
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.apps.dead_letters import dead_letter_consumer
 from rocketeer.client.apps.declared import (
     APP_GROUP,
     DeadLetters,
     Declared,
-    Group,
+    DeclaredGroup,
     add_listener,
     groups_of,
     named_groups,
@@ -51,9 +51,10 @@ from rocketeer.client.core.config import (
 from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.option_types import known_options, listed
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy, checked_retry
-from rocketeer.client.lifetime import StartedAsync, start_unless, stop_signals
+from rocketeer.client.lifetime import ContextManagedAsync, start_unless, stop_signals
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ClientError, ConfigError
+from rocketeer.extras import users_code
 from rocketeer.filter.subscribing import subscription_of
 from rocketeer.model.subscription import SUB_ALL, MessageModel
 from rocketeer.model.topic import check_topic
@@ -68,7 +69,7 @@ _SHARED = frozenset(each.name for each in fields(ClientConfig)) - {"group", "ins
 """Options of consumers that its producer has, too."""
 
 
-class App(StartedAsync):
+class App(ContextManagedAsync):
     """`group` is the consumer group of listeners that name none, `producer_group` the one `app.producer` sends as.
 
     The options are a consumer's, for all listeners; those that producers have as well (`nameserver`, `tls` ...)
@@ -97,7 +98,7 @@ class App(StartedAsync):
             group=group,
             producer_group=producer_group,
         )
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, DeclaredGroup] = {}
         self._dead_letters: list[DeadLetters] = []
         self._startup: list[Hook] = []
         self._shutdown: list[Hook] = []
@@ -128,7 +129,7 @@ class App(StartedAsync):
         strategy: Strategy = AVERAGELY,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[F], F]:
-        """Give the messages of a topic to the function below, as a member of the group.
+        """Register the function below as the listener of a topic, in the given consumer group or the app's.
 
         `sql` filters by properties instead of tags: `sql="price > 10 AND color = 'red'"`. `publish` names a topic
         that what the function returns is sent to, before its message counts as consumed. `retry` says what becomes of
@@ -154,7 +155,7 @@ class App(StartedAsync):
             add_listener(
                 self._groups,
                 group or APP_GROUP,
-                Group(orderly, checked_strategy(strategy), dict(options)),
+                DeclaredGroup(orderly, checked_strategy(strategy), dict(options)),
                 declared,
             )
             return function
@@ -223,7 +224,7 @@ class App(StartedAsync):
         self._settings.update(settings if isinstance(settings, AppSettings) else parse_settings(settings))
 
     def configure_worker(self, number: int) -> None:
-        """One of several processes: where a client has a name of its own, it gets the number. (Internal.)"""
+        """Append the worker's number to the instance names of broadcasting or named clients. (Internal.)"""
         settings = self._settings
         for options in (
             settings.options,
@@ -259,12 +260,12 @@ class App(StartedAsync):
 
     @property
     def consumers(self) -> tuple[PushConsumer, ...]:
-        """Those running now."""
+        """The running consumers."""
         return tuple(self._running)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those it listens to."""
+        """The topics that listeners are declared for."""
         return tuple(dict.fromkeys(topic for group in self._groups.values() for topic in group.listeners))
 
     @property
@@ -275,7 +276,7 @@ class App(StartedAsync):
     # --- running -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Hooks first, then all consumers; when one cannot start, none stays."""
+        """Run the startup hooks, then start all consumers; when one cannot start, stop the others and raise."""
         if self._started:
             return
         if not self._groups and not self._dead_letters:
@@ -284,7 +285,8 @@ class App(StartedAsync):
         self._started = True
         try:
             for hook in self._startup:
-                await _call(hook)
+                with users_code():
+                    await _call(hook)
             if self._publishes:
                 await asyncio.to_thread(self.producer.start)
             for consumer in consumers:
@@ -297,7 +299,7 @@ class App(StartedAsync):
         log.info("app started groups=%s", ",".join(consumer.config.group for consumer in consumers))
 
     def _consumers(self) -> list[PushConsumer]:
-        """Made of what was declared and configured; raises ConfigError for what cannot work."""
+        """Make the consumers that were declared and configured; raises ConfigError for impossible combinations."""
         settings = self._settings
         groups = named_groups(self._groups, settings.group)
         dead = groups_of(self._dead_letters, groups)

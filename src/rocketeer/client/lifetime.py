@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class Started(ABC):
-    """`with`: started at its beginning, closed at its end."""
+class ContextManaged(ABC):
+    """Start at the beginning of a `with` block, close at its end."""
 
     @abstractmethod
     def start(self) -> None: ...
@@ -31,8 +31,8 @@ class Started(ABC):
         self.close()
 
 
-class StartedAsync(ABC):
-    """`async with`: started at its beginning, closed at its end."""
+class ContextManagedAsync(ABC):
+    """Start at the beginning of an `async with` block, close at its end."""
 
     @abstractmethod
     async def start(self) -> None: ...
@@ -56,7 +56,7 @@ class StartedAsync(ABC):
 def described(client: object) -> str:
     """A client for people who look at it: its kind, its group and where it looks for brokers."""
     kind = type(client)
-    room = "rocketeer.aio." if issubclass(kind, StartedAsync) else "rocketeer."
+    room = "rocketeer.aio." if issubclass(kind, ContextManagedAsync) else "rocketeer."
     config = getattr(client, "config", None)
     known = "" if config is None else f" {config.group!r} nameserver={config.nameserver!r}"
     return f"<{room}{kind.__name__}{known}>"

@@ -136,7 +136,7 @@ class LogHandler(logging.Handler):
         super().close()
 
     def after_fork(self) -> None:
-        """In a forked child: what waits is the parent's to send, and its thread is not here."""
+        """Reset in a forked child: the parent sends the queued records, and the sending thread is not here."""
         assert self.lock is not None
         self._waiting.clear()
         self._unsent = 0
@@ -195,7 +195,7 @@ class LogHandler(logging.Handler):
 
 
 def _producers_thread() -> LoopThread:
-    """Started with the first record: a program that ends right after it could not start one any more."""
+    """Start the sending thread with the first record: an interpreter that is shutting down can start none."""
     _sending.now = True  # asyncio says something to its log meanwhile
     try:
         return LoopThread.acquire()

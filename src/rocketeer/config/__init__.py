@@ -1,9 +1,9 @@
 """Configuration: RocketMQ's own files and keys in, frozen typed values out."""
 
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
-from rocketeer.config.properties import Property, load_properties, parse_properties
+from rocketeer.config.properties import PropertyEntry, load_properties, parse_properties
 from rocketeer.config.reading import parse_addresses, read_config
-from rocketeer.config.settings import Role, Settings, effective_properties
+from rocketeer.config.settings import ServerRole, Settings, effective_properties
 from rocketeer.config.values import (
     BROKER_PORT,
     NAMESRV_PORT,
@@ -27,10 +27,10 @@ __all__ = [
     "MetricsExporter",
     "NamesrvConfig",
     "NamesrvLimits",
-    "Property",
-    "Role",
+    "PropertyEntry",
     "ServerConfig",
     "ServerLimits",
+    "ServerRole",
     "Settings",
     "StoreConfig",
     "effective_properties",

@@ -7,27 +7,28 @@ ConfigError names the one that does not, and nothing has changed.
 from collections.abc import Mapping
 from typing import TypeVar
 
-from rocketeer.config.keys import find_key, nearest_key
+from rocketeer.config.keys import ConfigKey, find_key, nearest_key
 from rocketeer.config.properties import entry_spans, properties_text
 from rocketeer.config.reading import ValueReader
-from rocketeer.config.settings import Role
+from rocketeer.config.settings import ServerRole
 from rocketeer.config.values import BrokerConfig, NamesrvConfig, ServerConfig, StoreConfig
 from rocketeer.errors import ConfigError
 
 C = TypeVar("C", BrokerConfig, StoreConfig, NamesrvConfig, ServerConfig)
 
 
-def check_change(key: str, text: str, role: Role) -> None:
-    """Raise ConfigError for a key that is nobody's, or a value that RocketMQ itself could not take for it."""
+def check_change(key: str, text: str, role: ServerRole) -> ConfigKey:
+    """The key; ConfigError if it is nobody's, or for a value that RocketMQ itself could not take for it."""
     known = find_key(key, role.classes)
     if known is None:
         meant = nearest_key(key, role.classes)
         raise ConfigError(f"unknown key {key}" + (f"; did you mean {meant}?" if meant else ""))
     if not known.accepts(text):
         raise ConfigError(f"{key}={text}: expected {known.expected}")
+    return known
 
 
-def with_changes(config: C, changes: Mapping[str, str], role: Role) -> C:
+def with_changes(config: C, changes: Mapping[str, str], role: ServerRole) -> C:
     """The config with the fields of these keys changed; keys of other configs are passed over."""
     return ValueReader(role).changed(config, changes)
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Final
 
-from rocketeer.config.properties import Property
+from rocketeer.config.properties import PropertyEntry
 from rocketeer.errors import ConfigError
 
 ON_COMMAND_LINE: Final = -1
 """The line number of an entry that stands in no file."""
 
 
-def parse_words(words: Iterable[str]) -> list[Property]:
+def parse_words(words: Iterable[str]) -> list[PropertyEntry]:
     """The entries of words such as `autoCreateTopicEnable=true`, `--listenPort 9876` or `--listenPort=9876`.
 
     >>> [(entry.key, entry.value) for entry in parse_words(["brokerName=a", "--listenPort", "9876"])]
@@ -29,5 +29,5 @@ def parse_words(words: Iterable[str]) -> list[Property]:
                 f"command line: {word!r} is no setting; write key=value or --key value, "
                 "for example autoCreateTopicEnable=true"
             )
-        entries.append(Property(key, value, ON_COMMAND_LINE))
+        entries.append(PropertyEntry(key, value, ON_COMMAND_LINE))
     return entries

@@ -19,7 +19,7 @@ _ENDPOINTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupConfig:
+class ReplicaGroupConfig:
     """Which etcd decides, and who this broker is among the members; the group is named as the broker is."""
 
     etcd: str | None = field(default=None, metadata=_key("groupEtcd", **_ENDPOINTS))

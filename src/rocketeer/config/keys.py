@@ -30,7 +30,7 @@ OLD_SPELLINGS: Final = {
 """Names of earlier versions, and names that are spelt as one would expect, to those that 4.9.8 has."""
 
 
-class Key(NamedTuple):
+class ConfigKey(NamedTuple):
     """One row of the table. `default` is None where Java's is null; "$..." depends on the machine."""
 
     name: str
@@ -71,17 +71,17 @@ class Key(NamedTuple):
 
 
 @cache
-def known_keys() -> Mapping[tuple[str, str], Key]:
+def known_keys() -> Mapping[tuple[str, str], ConfigKey]:
     """The table by (class, key): some keys stand in two classes."""
     table = resources.files("rocketeer.config").joinpath("keys.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in table.splitlines()[1:]]
     return {
-        (owner, name): Key(name, owner, kind, None if default in ("null", "-") else default, since)
+        (owner, name): ConfigKey(name, owner, kind, None if default in ("null", "-") else default, since)
         for name, owner, kind, default, since in rows
     }
 
 
-def find_key(name: str, classes: tuple[str, ...]) -> Key | None:
+def find_key(name: str, classes: tuple[str, ...]) -> ConfigKey | None:
     """The row of a key among these classes, the first class first."""
     table = known_keys()
     return next((table[owner, name] for owner in classes if (owner, name) in table), None)

@@ -14,7 +14,7 @@ def _limit(key: str, default: int, *, least: int = 1, most: int = 2**31 - 1) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerLimits:
-    """Of every server: what is taken from the network before anybody looks at it."""
+    """Limits of every server: what is taken from the network before anybody looks at it."""
 
     header_bytes: int = _limit("limitHeaderBytes", 256 << 10, least=64 << 10)
     request_bytes: int = _limit("limitRequestBytes", 1 << 20, least=64 << 10)
@@ -35,7 +35,7 @@ class ServerLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerLimits:
-    """Of a broker: what requests may ask for, and what may pile up."""
+    """Limits of a broker: what requests may ask for, and what may pile up."""
 
     heartbeat_bytes: int = _limit("limitHeartbeatBytes", 1 << 20, least=1 << 10)
     heartbeat_groups: int = _limit("limitHeartbeatGroups", 1_000)
@@ -80,7 +80,7 @@ class BrokerLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class NamesrvLimits:
-    """Of a name server: what brokers may register, and what is kept for administrators."""
+    """Limits of a name server: what brokers may register, and what is kept for administrators."""
 
     registration_bytes: int = _limit("limitRegistrationBytes", 8 << 20, least=1 << 20)
     brokers: int = _limit("limitBrokers", 2_000)

@@ -16,13 +16,12 @@ from rocketeer.errors import ConfigError
 _WHITE = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TRAILING_BACKSLASHES = re.compile(r"\\*$")
-_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
-_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-class Property(NamedTuple):
+class PropertyEntry(NamedTuple):
     """One entry of a file; `line` is where its key stands, counted from 1."""
 
     key: str
@@ -30,21 +29,20 @@ class Property(NamedTuple):
     line: int
 
 
-def parse_properties(text: str) -> list[Property]:
+def parse_properties(text: str) -> list[PropertyEntry]:
     r"""Every entry in the order of the text; a key may come twice, and for Java the last one counts.
 
     >>> parse_properties("# a comment\nbrokerName = broker-a\n")
-    [Property(key='brokerName', value='broker-a', line=2)]
+    [PropertyEntry(key='brokerName', value='broker-a', line=2)]
     """
     entries = []
     for number, line in _logical_lines(text):
-        key = _KEY.match(line)
-        assert key is not None, "the pattern matches the empty text too"
-        separator = _SEPARATOR.match(line, key.end())
-        assert separator is not None, "the pattern matches the empty text too"
-        entries.append(
-            Property(_unescape(key.group(), number), _unescape(line[separator.end() :], number), number)
-        )
+        found = _ENTRY.match(line)
+        assert found is not None, "the pattern matches the empty text too"
+        key, value = found.groups()
+        if "\\" in line:
+            key, value = _unescape(key, number), _unescape(value, number)
+        entries.append(PropertyEntry(key, value, number))
     return entries
 
 
@@ -70,7 +68,7 @@ def entry_spans(text: str) -> list[tuple[str, int, int]]:
     return spans
 
 
-def load_properties(path: Path) -> list[Property]:
+def load_properties(path: Path) -> list[PropertyEntry]:
     """The entries of a file; what cannot be opened is a ConfigError that says why."""
     try:
         raw = path.read_bytes()
@@ -96,6 +94,9 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
         line = natural.lstrip(_WHITE)
         if started is None:
             if not line or line[0] in "#!":
+                continue
+            if line[-1] != "\\":
+                logical.append((number, line))
                 continue
             started = number, ""
         continues = _continues(line)
@@ -123,7 +124,5 @@ def _unescape(text: str, line: int) -> str:
             return chr(int(escaped[1:], 16))
         return _CONTROL.get(escaped, escaped)
 
-    if "\\" not in text:
-        return text
     # Java's characters are UTF-16 units: a pair of \u escapes may be one character.
     return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocketeer.config.command_line import ON_COMMAND_LINE
-from rocketeer.config.group import GroupConfig
+from rocketeer.config.group import ReplicaGroupConfig
 from rocketeer.config.keys import OLD_SPELLINGS, find_key, nearest_key
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
-from rocketeer.config.properties import Property, load_properties
-from rocketeer.config.settings import Role, Settings
+from rocketeer.config.properties import PropertyEntry, load_properties
+from rocketeer.config.settings import ServerRole, Settings
 from rocketeer.config.values import BrokerConfig, BrokerRole, NamesrvConfig, ServerConfig, StoreConfig
 from rocketeer.errors import ConfigError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _CONFIGS: tuple[type["DataclassInstance"], ...] = (
-    *(BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig, GroupConfig),
+    *(BrokerConfig, StoreConfig, ServerConfig, NamesrvConfig, ReplicaGroupConfig),
     *(BrokerLimits, ServerLimits, NamesrvLimits),
 )
 KEYS_WE_READ = frozenset(
@@ -45,9 +45,9 @@ _EXPANDED_BY_SHELLS = re.compile(r"^~|\$\{|\$[A-Z]")
 
 def read_config(
     path: Path | None,
-    role: Role = Role.BROKER,
+    role: ServerRole = ServerRole.BROKER,
     *,
-    command_line: Sequence[Property] = (),
+    command_line: Sequence[PropertyEntry] = (),
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
     """The settings of a file, or the defaults without one; what stands on the command line goes before both.
@@ -73,15 +73,15 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 class _Reader:
     """Turns the entries of one file into Settings, collecting warnings on the way."""
 
-    def __init__(self, role: Role, source: str) -> None:
+    def __init__(self, role: ServerRole, source: str) -> None:
         self._role = role
         self._source = source
         self._warnings: list[str] = []
-        self._entries: dict[str, Property] = {}
+        self._entries: dict[str, PropertyEntry] = {}
         self._used: set[str] = set()
 
     def settings(
-        self, entries: Iterable[Property], path: Path | None, environment: Mapping[str, str]
+        self, entries: Iterable[PropertyEntry], path: Path | None, environment: Mapping[str, str]
     ) -> Settings:
         for entry in entries:
             self._admit(entry)
@@ -96,10 +96,10 @@ class _Reader:
             )
         )
         namesrv = self._fill(NamesrvConfig(limits=self._fill(NamesrvLimits())))
-        home = broker.rocketmq_home if self._role is Role.BROKER else namesrv.rocketmq_home
+        home = broker.rocketmq_home if self._role is ServerRole.BROKER else namesrv.rocketmq_home
         server = dataclasses.replace(server, home=home)
         namesrv = dataclasses.replace(namesrv, server=server)
-        if self._role is Role.NAMESRV and path is not None:
+        if self._role is ServerRole.NAMESRV and path is not None:
             # Changes made at run time go back to the file they were read from.
             namesrv = dataclasses.replace(namesrv, config_path=path)
         return Settings(
@@ -113,7 +113,7 @@ class _Reader:
             path=path,
         )
 
-    def _admit(self, entry: Property) -> None:
+    def _admit(self, entry: PropertyEntry) -> None:
         entry = entry._replace(value=entry.value.rstrip())
         if entry.key in OLD_SPELLINGS:
             self._warn(entry, f"{entry.key} is an old name of {OLD_SPELLINGS[entry.key]}, and counts as that")
@@ -134,7 +134,7 @@ class _Reader:
             raise self._bad(entry, key.expected)
 
     def _unknown_key(self, name: str, consequence: str = "") -> str:
-        other = Role.NAMESRV if self._role is Role.BROKER else Role.BROKER
+        other = ServerRole.NAMESRV if self._role is ServerRole.BROKER else ServerRole.BROKER
         if find_key(name, other.classes):
             return f"{name} is a key of a {other}; it has no effect on a {self._role}"
         meant = nearest_key(name, self._role.classes)
@@ -151,7 +151,7 @@ class _Reader:
                 self._used.add(entry.key)
         return dataclasses.replace(config, **changes)
 
-    def _value(self, entry: Property, hint: Any, metadata: Mapping[str, Any]) -> object:
+    def _value(self, entry: PropertyEntry, hint: Any, metadata: Mapping[str, Any]) -> object:
         """The entry as the field's type; its Java type has been checked already."""
         text = entry.value
         if isinstance(hint, types.UnionType):  # "X | None": a key that is written has a value
@@ -179,8 +179,8 @@ class _Reader:
             raise self._bad(entry, metadata["expected"])
         return hint(text)
 
-    def _group(self, store: StoreConfig) -> GroupConfig:
-        group = self._fill(GroupConfig())
+    def _group(self, store: StoreConfig) -> ReplicaGroupConfig:
+        group = self._fill(ReplicaGroupConfig())
         if not group.enabled:
             return group
         if group.member_id <= 0:
@@ -219,28 +219,28 @@ class _Reader:
         except ConfigError as error:
             raise ConfigError(f"environment variable NAMESRV_ADDR: {error}") from None
 
-    def _warn(self, entry: Property, text: str) -> None:
+    def _warn(self, entry: PropertyEntry, text: str) -> None:
         self._warnings.append(f"{self._place(entry)}: {text}")
 
-    def _place(self, entry: Property) -> str:
+    def _place(self, entry: PropertyEntry) -> str:
         return "command line" if entry.line == ON_COMMAND_LINE else f"{self._source}, line {entry.line}"
 
-    def _bad(self, entry: Property, expected: str) -> ConfigError:
+    def _bad(self, entry: PropertyEntry, expected: str) -> ConfigError:
         return ConfigError(f"{self._place(entry)}: {entry.key}={entry.value}: expected {expected}")
 
 
 class ValueReader(_Reader):
     """Values that come one by one, not from a file."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: ServerRole) -> None:
         super().__init__(role, "")
 
     def changed(self, config: T, changes: Mapping[str, str]) -> T:
         """The config with the fields of these keys changed; ConfigError for a value that does not fit."""
-        self._entries = {key: Property(key, text, 0) for key, text in changes.items()}
+        self._entries = {key: PropertyEntry(key, text, 0) for key, text in changes.items()}
         return self._fill(config)
 
-    def _bad(self, entry: Property, expected: str) -> ConfigError:
+    def _bad(self, entry: PropertyEntry, expected: str) -> ConfigError:
         return ConfigError(f"{entry.key}={entry.value}: expected {expected}")
 
 

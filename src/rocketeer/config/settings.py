@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from rocketeer.config.group import GroupConfig
-from rocketeer.config.keys import BROKER_CLASSES, NAMESRV_CLASSES, Key, known_keys
+from rocketeer.config.group import ReplicaGroupConfig
+from rocketeer.config.keys import BROKER_CLASSES, NAMESRV_CLASSES, ConfigKey, known_keys
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 from rocketeer.config.values import (
     BROKER_PORT,
@@ -26,11 +26,11 @@ AnyConfig = (
     | BrokerLimits
     | ServerLimits
     | NamesrvLimits
-    | GroupConfig
+    | ReplicaGroupConfig
 )
 
 
-class Role(StrEnum):
+class ServerRole(StrEnum):
     """Whose file it is: the two servers share the names of some keys."""
 
     BROKER = "broker"
@@ -38,18 +38,18 @@ class Role(StrEnum):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return BROKER_CLASSES if self is Role.BROKER else NAMESRV_CLASSES
+        return BROKER_CLASSES if self is ServerRole.BROKER else NAMESRV_CLASSES
 
     @property
     def default_port(self) -> int:
-        return BROKER_PORT if self is Role.BROKER else NAMESRV_PORT
+        return BROKER_PORT if self is ServerRole.BROKER else NAMESRV_PORT
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """All there is to know before a server starts; `warnings` are for the person who starts it."""
 
-    role: Role
+    role: ServerRole
     broker: BrokerConfig
     store: StoreConfig
     server: ServerConfig
@@ -61,14 +61,14 @@ class Settings:
 
     def effective_properties(self) -> dict[str, str]:
         """Every key with the value in force, in Java's spelling; keys without a value are left out."""
-        if self.role is Role.NAMESRV:
+        if self.role is ServerRole.NAMESRV:
             return effective_properties(self.namesrv, role=self.role, extras=self.extras)
         return effective_properties(self.broker, self.store, self.server, extras=self.extras)
 
 
 def effective_properties(
     *configs: AnyConfig,
-    role: Role = Role.BROKER,
+    role: ServerRole = ServerRole.BROKER,
     extras: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """What getBrokerConfig (or getNamesrvConfig) answers for these values."""
@@ -96,7 +96,7 @@ def _with_nested(config: AnyConfig) -> Iterator[AnyConfig]:
         yield config.group
 
 
-def _default_text(key: Key) -> str | None:
+def _default_text(key: ConfigKey) -> str | None:
     """Java's own default; the ones that depend on the machine come from our values instead."""
     return None if key.default is not None and key.default.startswith("$") else key.default
 

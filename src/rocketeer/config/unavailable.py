@@ -108,7 +108,7 @@ NO_EFFECT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A setting that somebody relies on who sets it."""
+    """A setting that is refused, because whoever sets it relies on its effect."""
 
     why: str
     refused: Callable[[str], bool] = lambda text: text.strip().lower() == "true"

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rocketeer.config.group import GroupConfig
+from rocketeer.config.group import ReplicaGroupConfig
 from rocketeer.config.limits import BrokerLimits, NamesrvLimits, ServerLimits
 
 
@@ -272,7 +272,7 @@ class BrokerConfig:
     heartbeat_wait_ms_max: int = field(default=31_000, metadata=_java("waitTimeMillsInHeartbeatQueue"))
     transaction_wait_ms_max: int = field(default=3_000, metadata=_java("waitTimeMillsInTransactionQueue"))
     limits: BrokerLimits = field(default_factory=BrokerLimits)
-    group: GroupConfig = field(default_factory=GroupConfig)
+    group: ReplicaGroupConfig = field(default_factory=ReplicaGroupConfig)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,17 +12,17 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from rocketeer.console.answers import Answers, prefix_of
 from rocketeer.console.audit_log import AuditLog
+from rocketeer.console.authentication import Authentication
 from rocketeer.console.cluster_view import ClusterView
 from rocketeer.console.config import ConsoleConfig
-from rocketeer.console.gate import Gate
 from rocketeer.console.guards import Guards
 from rocketeer.console.openapi import openapi
 from rocketeer.console.pages import all_pages
-from rocketeer.console.serving import Serving
+from rocketeer.console.responses import Responses, prefix_of
+from rocketeer.console.serving import Endpoints
 from rocketeer.console.sessions import Sessions
-from rocketeer.console.users import Role, Users
+from rocketeer.console.users import UserRole, Users
 from rocketeer.errors import RocketeerError
 
 
@@ -39,18 +39,20 @@ class Console:
         users = Users(config.users) if config.users is not None else None
         self._sessions = Sessions(is_secure=config.is_secure)
         audit = AuditLog(config.audit_log)
-        self._answers = Answers(
+        self._responses = Responses(
             list(self._clusters), self._registry, self._sessions, signs_in=users is not None
         )
-        self._gate = Gate(users, self._sessions, self._answers, audit)
+        self._authentication = Authentication(users, self._sessions, self._responses, audit)
         self._signs_in = users is not None
-        self._serving = Serving(self._clusters, self._gate, self._answers, self._sessions, audit)
+        self._serving = Endpoints(
+            self._clusters, self._authentication, self._responses, self._sessions, audit
+        )
         self.app = Starlette(
             routes=self._routes(),
             middleware=[Middleware(Guards, only_local=users is None, is_secure=config.is_secure)],
             exception_handlers={
-                HTTPException: self._answers.http_error,
-                RocketeerError: self._answers.failed,
+                HTTPException: self._responses.http_error,
+                RocketeerError: self._responses.failed,
             },
             lifespan=self._lifespan,
         )
@@ -66,9 +68,9 @@ class Console:
     def _routes(self) -> list[Route | Mount]:
         routes: list[Route | Mount] = [
             Route("/", self._home),
-            Route("/sign-in", self._gate.sign_in, methods=["GET", "POST"]),
-            Route("/sign-out", self._gate.sign_out, methods=["POST"]),
-            Route("/language/{code}", self._answers.set_language),
+            Route("/sign-in", self._authentication.sign_in, methods=["GET", "POST"]),
+            Route("/sign-out", self._authentication.sign_out, methods=["POST"]),
+            Route("/language/{code}", self._responses.set_language),
             Route("/health", lambda request: JSONResponse({"status": "up"})),
             Route("/api", self._api_page),
             Route("/api/openapi.json", self._openapi),
@@ -92,16 +94,16 @@ class Console:
         return RedirectResponse(f"{prefix_of(next(iter(self._clusters)))}/", 303)
 
     async def _api_page(self, request: Request) -> Response:
-        self._gate.user(request, Role.VIEWER)
-        return self._answers.page(request, "api.html", {})
+        self._authentication.user(request, UserRole.VIEWER)
+        return self._responses.page(request, "api.html", {})
 
     async def _openapi(self, request: Request) -> Response:
-        self._gate.user(request, Role.VIEWER)
+        self._authentication.user(request, UserRole.VIEWER)
         return JSONResponse(openapi(self._registry))
 
     async def _token(self, request: Request) -> Response:
         """What the header of an action must carry: a page of another site cannot read it."""
-        _, session = self._gate.user(request, Role.VIEWER)
+        _, session = self._authentication.user(request, UserRole.VIEWER)
         response = Response(media_type="application/json")
         if not self._signs_in and self._sessions.of(request) is None:
             session = self._sessions.begin(response, "")

@@ -167,7 +167,7 @@ class ClusterView:
         self.history: deque[Point] = deque(maxlen=HISTORY)
 
     async def start(self) -> None:
-        """Name servers that cannot be found now are looked for again by whoever comes."""
+        """Start; name servers that cannot be found now are looked for again with each request."""
         with contextlib.suppress(RocketeerError):
             await self.ensure_started()
 
@@ -191,13 +191,13 @@ class ClusterView:
         return await self.admin.topic_rates() if (await self.brokers.get()).masters() else {}
 
     def changed(self) -> None:
-        """Something was changed here: show it."""
+        """Forget kept answers after a change, so that the next page shows it."""
         for kept in (self.brokers, self.runtime, self.topics, self.topic_configs, self.groups):
             kept.forget()
         self.looks.forget()
 
     async def _sample_forever(self) -> None:
-        """So that charts have a past when somebody opens them; one small question to each broker."""
+        """Sample every broker for the charts, so that these have a past when somebody opens them."""
         while True:
             try:
                 runtime = await self.runtime.get()

@@ -74,7 +74,7 @@ class HttpPeer(H11Protocol):
         super().connection_lost(exc)
 
     def give_way(self) -> None:
-        """There are too many strangers."""
+        """Close the connection: too many peers have not signed in."""
         self.transport.close()
 
     # --- one after the other -----------------------------------------------------------------
@@ -141,7 +141,7 @@ class HttpPeer(H11Protocol):
     # --- to the point ------------------------------------------------------------------------
 
     def _look_again(self) -> None:
-        """What a program of ours is busy with is not the peer's fault."""
+        """Look whether the peer has got on; time this process was busy is not counted."""
         is_sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self._came
         now = (self.conn.their_state, self.cycle)
         if is_sending and now == self._before:

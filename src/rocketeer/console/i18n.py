@@ -1,7 +1,7 @@
 """Chinese and English. The English text is the key; a test finds texts that have no translation.
 
-Pages and actions say things as a `Text`: an English sentence with `{names}`, and the values. Which language
-it is shown in is decided where it is shown.
+Pages and actions say things as a `TranslatableText`: an English sentence with `{names}`, and the values. In which
+language is decided where it is shown.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ LANGUAGES = ("en", "zh")
 
 
 @dataclass(frozen=True)
-class Text:
+class TranslatableText:
     """A sentence to be translated; values (names, numbers, a broker's own words) are shown as they are."""
 
     template: str
@@ -24,13 +24,13 @@ class Text:
         return self.template.format(**self.values) if self.values else self.template
 
 
-def text(template: str, **values: object) -> Text:
+def text(template: str, **values: object) -> TranslatableText:
     """A sentence in English; `{name}` stands for a value. Give the template as a literal: the test reads it."""
-    return Text(template, values)
+    return TranslatableText(template, values)
 
 
 @dataclass(frozen=True)
-class Language:
+class Translation:
     code: str
     texts: Mapping[str, str]
 
@@ -41,15 +41,15 @@ class Language:
 
     def say(self, said: object) -> str:
         """A Text in this language; anything else has its own words."""
-        return self(said.template, **said.values) if isinstance(said, Text) else str(said)
+        return self(said.template, **said.values) if isinstance(said, TranslatableText) else str(said)
 
 
 @cache
-def language(code: str) -> Language:
-    return Language(code, _chinese() if code == "zh" else {})
+def language(code: str) -> Translation:
+    return Translation(code, _chinese() if code == "zh" else {})
 
 
-def choose_language(cookie: str | None, accepted: str) -> Language:
+def choose_language(cookie: str | None, accepted: str) -> Translation:
     """What the visitor chose, else what the browser asks for first."""
     if cookie in LANGUAGES:
         return language(cookie)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from rocketeer.console.errors import Refused
-from rocketeer.console.i18n import Text, text
+from rocketeer.console.i18n import TranslatableText, text
 from rocketeer.errors import RocketeerError
 
 
@@ -15,7 +15,7 @@ class Job:
     """`done` of `total` (None: not known before its end); `error` is what ended it early."""
 
     name: str
-    title: Text
+    title: TranslatableText
     total: int | None
     done: int = 0
     skipped: int = 0
@@ -44,7 +44,7 @@ class Jobs:
     def start(
         self,
         name: str,
-        title: Text,
+        title: TranslatableText,
         total: int | None,
         steps: Callable[[Job], AsyncIterator[None]],
         *,

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from rocketeer import __version__
-from rocketeer.console.registry import Download, Param, Registry, View
+from rocketeer.console.registry import Download, PageRegistry, PageView, Param
 
 _KINDS: dict[str, dict[str, Any]] = {
     "number": {"type": "integer"},
@@ -13,9 +13,9 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def openapi(registry: Registry) -> dict[str, Any]:
+def openapi(registry: PageRegistry) -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    pages: list[tuple[View | Download, str]] = [(view, "what the page shows") for view in registry.views]
+    pages: list[tuple[PageView | Download, str]] = [(view, "what the page shows") for view in registry.views]
     pages += [(download, "a file") for download in registry.downloads]
     for page, brings in pages:
         path = "/api/{cluster}" + page.path

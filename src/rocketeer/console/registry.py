@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rocketeer.console.i18n import Text
-from rocketeer.console.users import Role
+from rocketeer.console.i18n import TranslatableText
+from rocketeer.console.users import UserRole
 
 if TYPE_CHECKING:
-    from rocketeer.console.visit import Visit
+    from rocketeer.console.page_request import PageRequest
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Param:
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     """`load` gives what the template and the API's answer hold."""
 
     path: str
     name: str
     summary: str
-    load: Callable[["Visit"], Awaitable[Mapping[str, Any]]]
+    load: Callable[["PageRequest"], Awaitable[Mapping[str, Any]]]
     template: str
     query: Sequence[Param] = ()
-    role: Role = Role.VIEWER
+    role: UserRole = UserRole.VIEWER
     nav: str = ""
     """The entry of the navigation it belongs to."""
 
@@ -59,16 +59,16 @@ class Download:
     path: str
     name: str
     summary: str
-    open: Callable[["Visit"], Awaitable[Attachment]]
+    open: Callable[["PageRequest"], Awaitable[Attachment]]
     query: Sequence[Param] = ()
-    role: Role = Role.VIEWER
+    role: UserRole = UserRole.VIEWER
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ActionResult:
     """What an action did, in one sentence; where in the cluster the browser goes then; what brokers refused."""
 
-    text: Text
+    text: TranslatableText
     goto: str = ""
     failures: Sequence[object] = ()
 
@@ -83,12 +83,12 @@ class Action:
     path: str
     name: str
     summary: str
-    run: Callable[["Visit"], Awaitable[Outcome]]
+    run: Callable[["PageRequest"], Awaitable[ActionResult]]
     fields: Sequence[Param] = ()
-    role: Role = Role.OPERATOR
+    role: UserRole = UserRole.OPERATOR
     warning: str = ""
     dangerous: bool = False
-    preview: Callable[["Visit"], Awaitable[Sequence[Text]]] | None = None
+    preview: Callable[["PageRequest"], Awaitable[Sequence[TranslatableText]]] | None = None
 
     def hides(self, name: str) -> bool:
         """Whether a field's value must not be written down: secrets, bodies of messages."""
@@ -96,17 +96,17 @@ class Action:
 
 
 @dataclass
-class Registry:
+class PageRegistry:
     """All of a console; modules under pages/ add themselves."""
 
-    views: list[View] = field(default_factory=list)
+    views: list[PageView] = field(default_factory=list)
     downloads: list[Download] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
 
     def action(self, name: str) -> Action:
         return next(action for action in self.actions if action.name == name)
 
-    def nav(self, role: Role) -> list[tuple[str, str]]:
+    def nav(self, role: UserRole) -> list[tuple[str, str]]:
         """(entry, path) in the order of the pages, without those the role may not see."""
         entries: dict[str, str] = {}
         for view in self.views:

@@ -47,12 +47,12 @@ class RequestQueue:
             self._strangers.setdefault(peer)
 
     def add(self, peer: Peer) -> None:
-        """Have its turn come, behind those of its kind who came before."""
+        """Queue a peer for its turn, behind those of its kind who came before."""
         (self._waiting_strangers if peer in self._strangers else self._waiting_users)[peer] = None
         self._schedule()
 
     def remove(self, peer: Peer) -> None:
-        """It has gone."""
+        """Remove a peer whose connection is gone."""
         for peers in (self._strangers, self._waiting_users, self._waiting_strangers):
             peers.pop(peer, None)
 

@@ -10,17 +10,17 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from rocketeer.console.answers import Answers, language_of, prefix_of
 from rocketeer.console.audit_log import AuditLog
+from rocketeer.console.authentication import Authentication, address_of
 from rocketeer.console.cluster_view import ClusterView
 from rocketeer.console.errors import Refused
-from rocketeer.console.gate import Gate, address_of
-from rocketeer.console.i18n import Text, text
+from rocketeer.console.i18n import TranslatableText, text
 from rocketeer.console.json_form import jsonable
-from rocketeer.console.registry import Action, Attachment, Download, Outcome, View
+from rocketeer.console.page_request import PageRequest
+from rocketeer.console.registry import Action, ActionResult, Attachment, Download, PageView
+from rocketeer.console.responses import Responses, language_of, prefix_of
 from rocketeer.console.sessions import TOKEN_FIELD, TOKEN_HEADER, Sessions
-from rocketeer.console.users import Role, User
-from rocketeer.console.visit import Visit
+from rocketeer.console.users import User, UserRole
 from rocketeer.errors import RocketeerError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -31,56 +31,58 @@ DRY_RUN: Final = "dry_run"
 FILE_CSP: Final = "default-src 'none'; sandbox"
 
 
-class Serving:
+class Endpoints:
+    """Makes the responses to pages, actions and files: who may see or do what, then what a page or action says."""
+
     def __init__(
         self,
         clusters: Mapping[str, ClusterView],
-        gate: Gate,
-        answers: Answers,
+        authentication: Authentication,
+        responses: Responses,
         sessions: Sessions,
         audit: AuditLog,
     ) -> None:
         self._clusters = clusters
-        self._gate = gate
-        self._answers = answers
+        self._authentication = authentication
+        self._responses = responses
         self._sessions = sessions
         self._audit = audit
 
-    async def _visit(self, request: Request, user: User, fields: Mapping[str, str]) -> Visit:
+    async def _asked(self, request: Request, user: User, fields: Mapping[str, str]) -> PageRequest:
         name = request.path_params["cluster"]
         cluster = self._clusters.get(name)
         if cluster is None:
             raise Refused(404, text("there is no cluster {name} here", name=repr(name[:80])))
         await cluster.ensure_started()
         path = {key: value for key, value in request.path_params.items() if key != "cluster"}
-        return Visit(cluster, path, fields, user)
+        return PageRequest(cluster, path, fields, user)
 
     # --- views and files ---------------------------------------------------------------------
 
-    def page(self, view: View) -> Endpoint:
+    def page(self, view: PageView) -> Endpoint:
         async def show(request: Request) -> Response:
-            user, _ = self._gate.user(request, view.role)
-            visit = await self._visit(request, user, request.query_params)
-            data = await _load(view, visit)
-            return await self._answers.long_page(
-                request, view.template, {"view": view, "visit": visit, **data}, visit=visit
+            user, _ = self._authentication.user(request, view.role)
+            asked = await self._asked(request, user, request.query_params)
+            data = await _load(view, asked)
+            return await self._responses.long_page(
+                request, view.template, {"view": view, "asked": asked, **data}, asked=asked
             )
 
         return show
 
-    def api_view(self, view: View) -> Endpoint:
+    def api_view(self, view: PageView) -> Endpoint:
         async def answer(request: Request) -> Response:
-            user, _ = self._gate.user(request, view.role)
-            data = await _load(view, await self._visit(request, user, request.query_params))
+            user, _ = self._authentication.user(request, view.role)
+            data = await _load(view, await self._asked(request, user, request.query_params))
             return await asyncio.to_thread(lambda: JSONResponse(jsonable(data)))
 
         return answer
 
     def download(self, download: Download) -> Endpoint:
         async def send(request: Request) -> Response:
-            user, _ = self._gate.user(request, download.role)
-            visit = await self._visit(request, user, request.query_params)
-            return _file(await download.open(visit))
+            user, _ = self._authentication.user(request, download.role)
+            asked = await self._asked(request, user, request.query_params)
+            return _file(await download.open(asked))
 
         return send
 
@@ -90,27 +92,27 @@ class Serving:
         async def submit(request: Request) -> Response:
             # Before the form of somebody who may not send it is read.
             async with self._refusals_noted(request, action):
-                user, session = self._gate.user(request, action.role)
+                user, session = self._authentication.user(request, action.role)
             form: dict[str, str] = {}
             for name, value in (await request.form()).multi_items():
                 form[name] = f"{form[name]},{value}" if name in form else str(value)
             async with self._refusals_noted(request, action):
-                self._gate.check_token(session, form.pop(TOKEN_FIELD, ""))
+                self._authentication.check_token(session, form.pop(TOKEN_FIELD, ""))
             back, confirmed = form.pop(BACK, ""), form.pop(CONFIRMED, "")
-            visit = await self._visit(request, user, form)
-            root = prefix_of(visit.cluster.name) + "/"
+            asked = await self._asked(request, user, form)
+            root = prefix_of(asked.cluster.name) + "/"
             goto = back if unquote(back).startswith(unquote(root)) and back.startswith("/c/") else root
             said: list[object] = []
             failed = True
             try:
                 if action.dangerous and not confirmed:
-                    will = await preview(action, visit)
+                    will = await preview(action, asked)
                     data = {"action": action, "will": will, "fields": form, "back": goto}
-                    return self._answers.page(request, "confirm.html", data, visit=visit)
-                outcome = await self._run(action, visit, request)
+                    return self._responses.page(request, "confirm.html", data, asked=asked)
+                outcome = await self._run(action, asked, request)
                 said, failed = [outcome.text, *outcome.failures], bool(outcome.failures)
                 if outcome.goto:
-                    goto = prefix_of(visit.cluster.name) + outcome.goto
+                    goto = prefix_of(asked.cluster.name) + outcome.goto
             except Refused as error:
                 said = [error.said]
             except RocketeerError as error:
@@ -124,15 +126,15 @@ class Serving:
     def api_action(self, action: Action) -> Endpoint:
         async def submit(request: Request) -> Response:
             async with self._refusals_noted(request, action):
-                user, session = self._gate.user(request, action.role)
-                self._gate.check_token(session, request.headers.get(TOKEN_HEADER, ""))
+                user, session = self._authentication.user(request, action.role)
+                self._authentication.check_token(session, request.headers.get(TOKEN_HEADER, ""))
             fields = await _json_fields(request)
             dry_run = fields.pop(DRY_RUN, "").lower() == "true"
-            visit = await self._visit(request, user, fields)
+            asked = await self._asked(request, user, fields)
             say = language_of(request).say
             if dry_run:
-                return JSONResponse({"will": [say(each) for each in await preview(action, visit)]})
-            outcome = await self._run(action, visit, request)
+                return JSONResponse({"will": [say(each) for each in await preview(action, asked)]})
+            outcome = await self._run(action, asked, request)
             return JSONResponse(
                 {"done": say(outcome.text), "failures": [say(each) for each in outcome.failures]}
             )
@@ -141,25 +143,25 @@ class Serving:
 
     @contextlib.asynccontextmanager
     async def _refusals_noted(self, request: Request, action: Action) -> AsyncIterator[None]:
-        """Who was signed in and is refused in the block is noted."""
+        """Note in the audit log who is refused in the block."""
         try:
             yield
         except Refused as error:
             if error.status == 403:
-                session = self._sessions.of(request) or self._gate.user(request, Role.VIEWER)[1]
+                session = self._sessions.of(request) or self._authentication.user(request, UserRole.VIEWER)[1]
                 await asyncio.to_thread(
                     self._audit.record, "refused", user=session.name, address=address_of(request),
                     cluster=request.path_params["cluster"][:200], action=action.name, outcome=str(error),
                 )  # fmt: skip
             raise
 
-    async def _run(self, action: Action, visit: Visit, request: Request) -> Outcome:
-        """Noted before it is done and after: what cannot be noted is not done."""
+    async def _run(self, action: Action, asked: PageRequest, request: Request) -> ActionResult:
+        """Run an action, noted before and after: what cannot be noted is not done."""
 
         async def note(event: str, outcome: str = "") -> None:
             await asyncio.to_thread(
-                self._audit.record, event, user=visit.user.name, address=address_of(request),
-                cluster=visit.cluster.name, action=action.name, fields=_written(action, visit), outcome=outcome,
+                self._audit.record, event, user=asked.user.name, address=address_of(request),
+                cluster=asked.cluster.name, action=action.name, fields=_written(action, asked), outcome=outcome,
             )  # fmt: skip
 
         try:
@@ -170,29 +172,29 @@ class Serving:
             ) from error
         said = "failed"
         try:
-            outcome = await action.run(visit)
+            outcome = await action.run(asked)
             said = "; ".join(str(each) for each in (outcome.text, *outcome.failures))
             return outcome
         except RocketeerError as error:
             said = f"failed: {error}"
             raise
         finally:
-            visit.cluster.changed()
+            asked.cluster.changed()
             await note("done", said)
 
 
-async def preview(action: Action, visit: Visit) -> list[Text]:
+async def preview(action: Action, asked: PageRequest) -> list[TranslatableText]:
     """What the action will do, before it is done: its warning, and what that means for these fields."""
-    will = [Text(action.warning, dict(visit.path))] if action.warning else []
+    will = [TranslatableText(action.warning, dict(asked.path))] if action.warning else []
     if action.preview is not None:
-        will += await action.preview(visit)
+        will += await action.preview(asked)
     return will
 
 
-async def _load(view: View, visit: Visit) -> Mapping[str, Any]:
-    """Many browsers that look at one page cost one look."""
-    key = (view.name, *sorted(visit.path.items()), *sorted(visit.fields.items()))
-    return await visit.cluster.looks.get(key, lambda: view.load(visit))
+async def _load(view: PageView, asked: PageRequest) -> Mapping[str, Any]:
+    """Load a page's data, once for all browsers that ask for it at a time."""
+    key = (view.name, *sorted(asked.path.items()), *sorted(asked.fields.items()))
+    return await asked.cluster.looks.get(key, lambda: view.load(asked))
 
 
 async def _json_fields(request: Request) -> dict[str, str]:
@@ -213,11 +215,11 @@ def _field(value: object) -> str:
     return str(value)
 
 
-def _written(action: Action, visit: Visit) -> dict[str, str]:
+def _written(action: Action, asked: PageRequest) -> dict[str, str]:
     """The fields as they may be written down."""
-    hidden = "secret" in visit.text("key").lower() or "password" in visit.text("key").lower()
-    shown: dict[str, str] = dict(visit.path)
-    for name, value in visit.fields.items():
+    hidden = "secret" in asked.text("key").lower() or "password" in asked.text("key").lower()
+    shown: dict[str, str] = dict(asked.path)
+    for name, value in asked.fields.items():
         if action.hides(name) or (hidden and name == "value"):
             value = f"({len(value.encode(errors='replace'))} bytes)" if "secret" not in name else "***"
         shown[name] = value
@@ -225,7 +227,7 @@ def _written(action: Action, visit: Visit) -> dict[str, str]:
 
 
 def _file(attachment: Attachment) -> Response:
-    """Saved by the browser, never shown; whatever is in a name cannot end the header."""
+    """The response for a file, which browsers save and never show; nothing in its name can end the header."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "_" for c in attachment.filename)
     named = quote(attachment.filename, safe="")
     way = "inline" if attachment.shown_under else "attachment"

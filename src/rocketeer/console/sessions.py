@@ -11,7 +11,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rocketeer.console.i18n import Text
+from rocketeer.console.i18n import TranslatableText
 
 SESSION_COOKIE: Final = "rocketeer_session"
 FLASH_COOKIE: Final = "rocketeer_flash"
@@ -87,7 +87,7 @@ class Sessions:
         left = FLASH_CHARS_MAX
         parts: list[object] = []
         for each in said:
-            if isinstance(each, Text):
+            if isinstance(each, TranslatableText):
                 values = {name: str(value)[:left] for name, value in each.values.items()}
                 part: object = [each.template, values]
             else:
@@ -99,12 +99,12 @@ class Sessions:
         self._set(response, FLASH_COOKIE, self._flashes.dumps([parts, failed]), 60)
 
     def said(self, request: Request) -> tuple[list[object], bool] | None:
-        """What `say` said on the page before, and whether it is a failure."""
+        """The text that `say` left on the page before, and whether it is a failure."""
         try:
             parts, failed = self._flashes.loads(request.cookies.get(FLASH_COOKIE, ""), max_age=60)
         except (BadSignature, ValueError, TypeError):
             return None
-        said = [Text(part[0], part[1]) if isinstance(part, list) else part for part in parts]
+        said = [TranslatableText(part[0], part[1]) if isinstance(part, list) else part for part in parts]
         return said, bool(failed)
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:

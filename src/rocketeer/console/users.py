@@ -15,7 +15,7 @@ from rocketeer.whole_file import replace_file
 log = logging.getLogger(__name__)
 
 
-class Role(IntEnum):
+class UserRole(IntEnum):
     """What somebody may do; each may do what those before may."""
 
     VIEWER = 1
@@ -26,10 +26,10 @@ class Role(IntEnum):
 @dataclass(frozen=True)
 class User:
     name: str
-    role: Role
+    role: UserRole
 
 
-NOBODY_ASKED = User("local", Role.ADMIN)
+NOBODY_ASKED = User("local", UserRole.ADMIN)
 """Whoever comes where nobody has to sign in."""
 
 
@@ -41,7 +41,7 @@ class Users:
         self._path = path
         self._hasher = PasswordHasher()
         self._hashes: dict[str, str] = {}
-        self._roles: dict[str, Role] = {}
+        self._roles: dict[str, UserRole] = {}
         # Checked for names that do not exist, so that the time an answer takes tells no names.
         self._dummy = self._hasher.hash("nobody has this password")
         self._seen = _state(path)
@@ -49,11 +49,11 @@ class Users:
 
     def _load(self) -> None:
         hashes: dict[str, str] = {}
-        roles: dict[str, Role] = {}
+        roles: dict[str, UserRole] = {}
         for name, fields in _read(self._path).items():
             try:
                 hashes[name] = str(fields["password"])
-                roles[name] = Role[str(fields["role"]).upper()]
+                roles[name] = UserRole[str(fields["role"]).upper()]
             except (KeyError, TypeError):
                 raise ConfigError(
                     f"{self._path}: the user {name} needs password and role (viewer, operator, admin)"
@@ -96,7 +96,7 @@ def _state(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def add_user(path: Path, name: str, password: str, role: Role) -> None:
+def add_user(path: Path, name: str, password: str, role: UserRole) -> None:
     """Add one to the file, or change one; the file is made 0600."""
     users = _read(path) if path.exists() else {}
     users[name] = {"password": PasswordHasher().hash(password), "role": role.name.lower()}

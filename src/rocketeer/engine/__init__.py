@@ -5,8 +5,11 @@
     _properties   a message's properties -> what is stored of them, tag and keys
     _send_ids     messages with ids: which are new
     _queues       topic and queue id -> the queue, and what its records have in common
+    _send_list    the sends that were read, and the memory of their properties
+    _batch_reader the messages of a batch -> sends
     _send_reader  frames -> sends, by all of these
     _record       a send -> its record
+    _send_writer  sends -> log, queues, columns of the index
     _replies      stored sends -> reply frames
     _send_buffer  what the sockets bring: read, append, answer
 

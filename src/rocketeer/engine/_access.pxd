@@ -1,4 +1,4 @@
-from rocketeer.engine._request cimport SendHeader, Text
+from rocketeer.engine._request cimport JsonText, ParsedSendHeader
 
 
 cdef class KeyAccess:
@@ -10,9 +10,9 @@ cdef class KeyAccess:
     cdef bytes last_topic  # that it may send to
 
     cdef bint is_signed(
-        self, const char *head, Py_ssize_t head_bytes, const char *body, Py_ssize_t body_bytes, Text *given
+        self, const char *head, Py_ssize_t head_bytes, const char *body, Py_ssize_t body_bytes, JsonText *given
     ) except -1
-    cdef bint may_send_to(self, Text *topic) except -1
+    cdef bint may_send_to(self, JsonText *topic) except -1
 
 
 cdef class HostAccess:
@@ -31,8 +31,8 @@ cdef class SendAccess:
     cdef Py_ssize_t _scratch_bytes
 
     cdef int begin(self, bytes born_host) except -1
-    cdef bint passes(self, SendHeader *header, const char *body, Py_ssize_t body_bytes) except -1
-    cdef bint takes_nonce(self, SendHeader *header) except -1
-    cdef KeyAccess _find_key(self, HostAccess host, Text *text)
-    cdef Py_ssize_t _content(self, SendHeader *header) except -2
+    cdef bint passes(self, ParsedSendHeader *header, const char *body, Py_ssize_t body_bytes) except -1
+    cdef bint takes_nonce(self, ParsedSendHeader *header) except -1
+    cdef KeyAccess _find_key(self, HostAccess host, JsonText *text)
+    cdef Py_ssize_t _content(self, ParsedSendHeader *header) except -2
     cdef int _grow(self, Py_ssize_t size) except -1

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 from rocketeer.remoting import limits
 
-from rocketeer.engine._request cimport Field, SendHeader, Text, unescape
+from rocketeer.engine._request cimport Field, JsonText, ParsedSendHeader, unescape
 from rocketeer.record._bytes cimport is_name
 from rocketeer.security._signing cimport SIGNATURE_CHARS, SigningKey
 
@@ -37,9 +37,9 @@ cdef class KeyAccess:
         self.last_topic = b""
 
     cdef bint is_signed(
-        self, const char *head, Py_ssize_t head_bytes, const char *body, Py_ssize_t body_bytes, Text *given
+        self, const char *head, Py_ssize_t head_bytes, const char *body, Py_ssize_t body_bytes, JsonText *given
     ) except -1:
-        """With any of the secrets; all are tried, and compared to the end: time says nothing."""
+        """Whether a secret gives this signature; all are tried and compared to the end: time says nothing."""
         cdef char signature[SIGNATURE_CHARS]
         cdef uint8_t differs
         cdef bint signed = False
@@ -55,7 +55,7 @@ cdef class KeyAccess:
                 signed = True
         return signed
 
-    cdef bint may_send_to(self, Text *topic) except -1:
+    cdef bint may_send_to(self, JsonText *topic) except -1:
         cdef bytes name
         if (
             PyBytes_GET_SIZE(self.last_topic) == topic.size
@@ -110,7 +110,7 @@ cdef class SendAccess:
         self._has_failures = self._checks.has_failures
         return 0
 
-    cdef bint passes(self, SendHeader *header, const char *body, Py_ssize_t body_bytes) except -1:
+    cdef bint passes(self, ParsedSendHeader *header, const char *body, Py_ssize_t body_bytes) except -1:
         """Whether the request is signed by who may send to its topic; its nonce is not looked at yet."""
         cdef HostAccess host = self._host
         cdef KeyAccess key
@@ -150,13 +150,13 @@ cdef class SendAccess:
         found = host.keys[name] = KeyAccess(name, admission)
         return found
 
-    cdef KeyAccess _find_key(self, HostAccess host, Text *text):
+    cdef KeyAccess _find_key(self, HostAccess host, JsonText *text):
         cdef bytes name = PyBytes_FromStringAndSize(text.at, text.size)
         found = host.keys.get(name)
         return found if found is not None else self._key_of(host, name)
 
-    cdef bint takes_nonce(self, SendHeader *header) except -1:
-        """The last question of all: a nonce that was taken is taken for good."""
+    cdef bint takes_nonce(self, ParsedSendHeader *header) except -1:
+        """Use up the nonce, as the last question of all: one that was taken is taken for good."""
         cdef HostAccess host = self._host
         if host.white or not host.last.signs:
             return True
@@ -168,7 +168,7 @@ cdef class SendAccess:
             header.nonce.at[: header.nonce.size],
         )
 
-    cdef Py_ssize_t _content(self, SendHeader *header) except -2:
+    cdef Py_ssize_t _content(self, ParsedSendHeader *header) except -2:
         """Write the values that are signed into the scratch, in the order of their names; -1: not a plain header."""
         cdef Field *fields = header.fields
         cdef Field field
@@ -215,7 +215,7 @@ cdef class SendAccess:
         return 0
 
 
-cdef int compare_names(Text *one, Text *other) noexcept nogil:
+cdef int compare_names(JsonText *one, JsonText *other) noexcept nogil:
     """As Java and Python order ASCII names."""
     cdef Py_ssize_t shorter = min(one.size, other.size)
     cdef int order = memcmp(one.at, other.at, shorter)

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint64_t
 
-from rocketeer.record._property_text cimport Marks, Property
+from rocketeer.record._property_text cimport IndexedProperties, Property
 
 
 cdef struct MessageId:  # what makes a message known when it is sent again
@@ -18,12 +18,12 @@ cdef class PropertyRules:
     cdef readonly bytes cluster  # a separator, then the cluster's property
 
     cdef Py_ssize_t store(
-        self, const char *at, Py_ssize_t size, char *to, Marks *marks, bint *wait
+        self, const char *at, Py_ssize_t size, char *to, IndexedProperties *indexed, bint *wait
     ) except -2
-    cdef bint find_marks(
-        self, const char *at, Py_ssize_t size, Marks *marks, MessageId *message_id, bint *wait
+    cdef bint find_indexed_properties(
+        self, const char *at, Py_ssize_t size, IndexedProperties *indexed, MessageId *message_id, bint *wait
     ) except -1
-    cdef bint _note(self, const Property *found, Marks *marks, MessageId *message_id) except -1
+    cdef bint _note(self, const Property *found, IndexedProperties *indexed, MessageId *message_id) except -1
 
 
-cdef void override(Marks *marks, Marks *later) noexcept nogil
+cdef void override(IndexedProperties *indexed, IndexedProperties *later) noexcept nogil

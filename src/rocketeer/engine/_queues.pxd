@@ -1,19 +1,14 @@
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t
 
-from rocketeer.engine._request cimport SendHeader
-from rocketeer.store._queue_entries cimport QueueTail
+from rocketeer.engine._request cimport ParsedSendHeader
+from rocketeer.store._queue_entries cimport QueueInRun
 
 
-cdef class QueueAppendState:
-    cdef QueueTail queue
+cdef class QueueAppendState(QueueInRun):
     cdef int32_t queue_id
     cdef bytes topic_part  # the topic with its length in front, as records have it
-    cdef uint32_t key_prefix
-    cdef int64_t filled  # the last filling of the buffer with a send for it
-    cdef int32_t place  # among the queues of that filling
-    cdef int64_t appended  # the last filling that was appended to it
-    cdef int64_t next_offset  # within that one
+    cdef int64_t appended  # the last filling that was appended to it: `next_offset` is within that one
     cdef bint takes_ids  # a dead letter with its producer's id is a consumer's
 
 
@@ -23,9 +18,9 @@ cdef class SendQueues:
     cdef dict _topics  # the known queues of each, by id
     cdef PyObject **_recent  # some of the same, by hash
 
-    cdef QueueAppendState find(self, SendHeader *header)
+    cdef QueueAppendState find(self, ParsedSendHeader *header)
     cdef void forget(self)
-    cdef QueueAppendState _make(self, SendHeader *header)
+    cdef QueueAppendState _make(self, ParsedSendHeader *header)
 
 
 cdef void prefetch_queues(list states) noexcept

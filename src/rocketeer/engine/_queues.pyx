@@ -8,34 +8,29 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memset
 
-from rocketeer.engine._request cimport SendHeader
-from rocketeer.store._key_columns cimport key_prefix
-from rocketeer.store._queue_entries cimport QueueTail
+from rocketeer.engine._request cimport ParsedSendHeader
+from rocketeer.record._bytes cimport prefetch
+from rocketeer.store._queue_entries cimport QueueInRun, QueueTail
 
 from rocketeer.model.topic import DLQ_PREFIX
-
-cdef extern from *:
-    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
 
 cdef enum:
     RECENT_QUEUES = 65536  # places for queues by hash: thousands of them seldom share one
 
 
-cdef class QueueAppendState:
-    """A queue that plain sends go to: what its records and keys have in common, and its next offset."""
+cdef class QueueAppendState(QueueInRun):
+    """A queue that plain sends go to: what its records have in common, too."""
 
     def __init__(self, str topic not None, int32_t queue_id, QueueTail queue not None):
         cdef bytes name = topic.encode()
-        assert name.isascii(), "read_send_header takes no other"
-        self.queue = queue
+        super().__init__(name, queue)
         self.queue_id = queue_id
         self.topic_part = len(name).to_bytes(1, "big") + name
-        self.key_prefix = key_prefix(name)
-        self.filled = self.appended = -1
+        self.appended = -1
         self.takes_ids = not topic.startswith(DLQ_PREFIX)
 
 
-cdef bint is_queue_of(QueueAppendState state, SendHeader *header) noexcept:
+cdef bint is_queue_of(QueueAppendState state, ParsedSendHeader *header) noexcept:
     return (
         state.queue_id == header.queue_id
         and PyBytes_GET_SIZE(state.topic_part) - 1 == header.topic.size
@@ -43,7 +38,7 @@ cdef bint is_queue_of(QueueAppendState state, SendHeader *header) noexcept:
     )
 
 
-cdef uint32_t queue_hash(SendHeader *header) noexcept nogil:
+cdef uint32_t queue_hash(ParsedSendHeader *header) noexcept nogil:
     cdef uint32_t value = 2166136261U ^ <uint32_t> header.queue_id
     cdef Py_ssize_t i
     for i in range(header.topic.size):
@@ -87,7 +82,7 @@ cdef class SendQueues:
         memset(self._recent, 0, RECENT_QUEUES * sizeof(PyObject *))
         self._topics.clear()
 
-    cdef QueueAppendState find(self, SendHeader *header):
+    cdef QueueAppendState find(self, ParsedSendHeader *header):
         """The message's queue; None if plain sends may not go to it."""
         cdef PyObject **recent = self._recent + queue_hash(header) % RECENT_QUEUES
         if recent[0] == NULL or not is_queue_of(<QueueAppendState> recent[0], header):
@@ -97,7 +92,7 @@ cdef class SendQueues:
             recent[0] = <PyObject *> found  # `_topics` holds it until it is forgotten
         return <QueueAppendState> recent[0]
 
-    cdef QueueAppendState _make(self, SendHeader *header):
+    cdef QueueAppendState _make(self, ParsedSendHeader *header):
         cdef bytes topic = PyBytes_FromStringAndSize(header.topic.at, header.topic.size)
         known = self._topics.get(topic)
         if known is None:

@@ -8,9 +8,7 @@ from libc.string cimport memcpy
 from rocketeer.engine._send cimport Send
 from rocketeer.record._bytes cimport put32, put64
 from rocketeer.record cimport _layout
-
-cdef extern from "_crc32.h":
-    uint32_t crc32_of(const char *data, size_t size) noexcept nogil
+from rocketeer.record._plain_record cimport crc32_of
 
 
 cdef void write_record(

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t
 
 from rocketeer.engine._send cimport Send
+from rocketeer.engine._send_list cimport SendList
 
 
 cdef class ReplyFormat:
@@ -10,3 +11,5 @@ cdef class ReplyFormat:
 
     cdef Py_ssize_t bytes_max(self, Py_ssize_t messages) noexcept
     cdef char *put(self, char *frame, Send *send, int32_t queue_id) noexcept
+    cdef bytes answer(self, SendList sends, Py_ssize_t start, Py_ssize_t end, bint waits)
+    cdef list later(self, SendList sends, Py_ssize_t start, Py_ssize_t end)

@@ -5,11 +5,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from rocketeer.engine._queues cimport QueueAppendState
 from rocketeer.engine._send cimport Send
+from rocketeer.engine._send_list cimport SendList
+from rocketeer.protocol._frame_head cimport FRAME_PREFIX_BYTES
 from rocketeer.record._bytes cimport put32, put_bytes
 
 cdef enum:
-    FRAME_PREFIX_BYTES = 8
     OFFSET_DIGITS = 16  # of a log offset in a message id
     DECIMAL_BYTES_MAX = 20
     ZERO = 48
@@ -83,6 +85,39 @@ cdef class ReplyFormat:
         put32(frame, <uint32_t> (to - frame - 4))
         put32(frame + 4, <uint32_t> (to - frame - 8))
         return to
+
+    cdef bytes answer(self, SendList sends, Py_ssize_t start, Py_ssize_t end, bint waits):
+        """Encode the replies of sends that need not wait for durability; None if there are none."""
+        cdef Py_ssize_t size = 0, i
+        cdef bytes frames
+        cdef Send *send
+        cdef char *to
+        for i in range(start, end):
+            send = sends.sends + i
+            if send.replies_for and not send.oneway and not (waits and send.wait):
+                size += self.bytes_max(send.replies_for)
+        if not size:
+            return None
+        frames = PyBytes_FromStringAndSize(NULL, size)
+        to = PyBytes_AS_STRING(frames)
+        for i in range(start, end):
+            send = sends.sends + i
+            if send.replies_for and not send.oneway and not (waits and send.wait):
+                to = self.put(to, send, (<QueueAppendState> sends.queues[send.queue]).queue_id)
+        return frames[: to - PyBytes_AS_STRING(frames)]
+
+    cdef list later(self, SendList sends, Py_ssize_t start, Py_ssize_t end):
+        """What the replies that wait will say: a row for `frames` each."""
+        cdef list rows = []
+        cdef Send *send
+        cdef Py_ssize_t i, at
+        for i in range(start, end):
+            send = sends.sends + i
+            if send.replies_for and not send.oneway and send.wait:
+                log_offsets = [send[at].log_offset for at in range(send.replies_for)]
+                queue_id = (<QueueAppendState> sends.queues[send.queue]).queue_id
+                rows.append((send.opaque, queue_id, send.queue_offset, log_offsets))
+        return rows
 
     def frames(self, list waited not None):
         """The replies that waited: (opaque, queue id, queue offset, log offsets of the messages) each."""

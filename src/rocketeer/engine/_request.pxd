@@ -7,7 +7,7 @@ cdef enum:
     FLAG_ONEWAY = 2
 
 
-cdef struct Text:
+cdef struct JsonText:
     const char *at  # between the quotes
     Py_ssize_t size
     bint escaped
@@ -20,16 +20,16 @@ cdef enum:
 
 
 cdef struct Field:
-    Text name
-    Text value
+    JsonText name
+    JsonText value
 
 
-cdef struct SendHeader:
+cdef struct ParsedSendHeader:
     int64_t code
     int64_t opaque
     int64_t flag
-    Text topic
-    Text properties
+    JsonText topic
+    JsonText properties
     int64_t queue_id
     int64_t sys_flag
     int64_t born_ms
@@ -38,8 +38,8 @@ cdef struct SendHeader:
     bint keeps_fields  # asked for by who checks signatures
     int field_count
     Field fields[FIELDS_MAX]
-    Text access_key, signature, signed_at, nonce  # `at` is NULL for one that is not there
+    JsonText access_key, signature, signed_at, nonce  # `at` is NULL for one that is not there
 
 
-cdef bint read_send_header(const char *at, const char *end, SendHeader *send) noexcept nogil
-cdef Py_ssize_t unescape(Text *value, char *to) noexcept nogil
+cdef bint read_send_header(const char *at, const char *end, ParsedSendHeader *send) noexcept nogil
+cdef Py_ssize_t unescape(JsonText *value, char *to) noexcept nogil

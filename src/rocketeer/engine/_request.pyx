@@ -57,7 +57,7 @@ cdef inline const char *skip_space(const char *at, const char *end) noexcept nog
     return at
 
 
-cdef const char *read_value(const char *at, const char *end, Text *value) noexcept nogil:
+cdef const char *read_value(const char *at, const char *end, JsonText *value) noexcept nogil:
     """A string, or a bare number or word; where it ends, NULL for anything else."""
     at = skip_space(at, end)
     if at == end:
@@ -90,7 +90,7 @@ cdef const char *read_value(const char *at, const char *end, Text *value) noexce
     return at if is_bare(value) else NULL
 
 
-cdef bint is_bare(Text *value) noexcept nogil:
+cdef bint is_bare(JsonText *value) noexcept nogil:
     """An integer, true, false or null, as JSON writes them."""
     cdef Py_ssize_t i, first = 1 if value.size > 1 and value.at[0] == b"-" else 0
     if (
@@ -107,7 +107,7 @@ cdef bint is_bare(Text *value) noexcept nogil:
     return True
 
 
-cdef bint read_number(Text *value, int64_t least, int64_t most, int64_t *number) noexcept nogil:
+cdef bint read_number(JsonText *value, int64_t least, int64_t most, int64_t *number) noexcept nogil:
     """A plain decimal number within bounds; False for anything else."""
     cdef Py_ssize_t i = 0
     cdef bint negative = value.size > 0 and value.at[0] == b"-"
@@ -127,7 +127,7 @@ cdef bint read_number(Text *value, int64_t least, int64_t most, int64_t *number)
     return least <= result <= most
 
 
-cdef Py_ssize_t unescape(Text *value, char *to) noexcept nogil:
+cdef Py_ssize_t unescape(JsonText *value, char *to) noexcept nogil:
     """The UTF-8 of a JSON string; -1 for an escape outside ASCII (the general decoder knows them all)."""
     cdef Py_ssize_t i = 0, written = 0, digit
     cdef int code
@@ -174,16 +174,16 @@ cdef Py_ssize_t unescape(Text *value, char *to) noexcept nogil:
     return written
 
 
-cdef inline bint read_int(Text *value, int64_t *number) noexcept nogil:
+cdef inline bint read_int(JsonText *value, int64_t *number) noexcept nogil:
     return read_number(value, -0x80000000LL, 0x7FFFFFFF, number)
 
 
-cdef bint read_send_header(const char *at, const char *end, SendHeader *send) noexcept nogil:
+cdef bint read_send_header(const char *at, const char *end, ParsedSendHeader *send) noexcept nogil:
     """What the header of SEND_MESSAGE_V2, or of a batch, says; False for every header that is not plainly one.
 
     With `keeps_fields`, all fields that may be signed as well: their texts, as they stand there.
     """
-    cdef Text key, value
+    cdef JsonText key, value
     cdef int seen = 0
     cdef bint in_ext = False, batch = False
     send.code = send.opaque = send.flag = send.reconsume_times = 0
@@ -243,7 +243,7 @@ cdef bint read_send_header(const char *at, const char *end, SendHeader *send) no
     return send.code == SEND_BATCH_MESSAGE or (send.code == SEND_MESSAGE_V2 and not batch)
 
 
-cdef bint keep_field(Text *name, Text *value, SendHeader *send) noexcept nogil:
+cdef bint keep_field(JsonText *name, JsonText *value, ParsedSendHeader *send) noexcept nogil:
     """False if it is no text, or one too many."""
     if not value.quoted or send.field_count == FIELDS_MAX:
         return False
@@ -261,7 +261,7 @@ cdef bint keep_field(Text *name, Text *value, SendHeader *send) noexcept nogil:
     return True
 
 
-cdef inline bint read_outer_field(Text *key, Text *value, SendHeader *send) noexcept nogil:
+cdef inline bint read_outer_field(JsonText *key, JsonText *value, ParsedSendHeader *send) noexcept nogil:
     if is_name(key.at, key.size, b"code", 4):
         return read_int(value, &send.code)
     if is_name(key.at, key.size, b"opaque", 6):
@@ -271,7 +271,7 @@ cdef inline bint read_outer_field(Text *key, Text *value, SendHeader *send) noex
     return True
 
 
-cdef bint read_ext_field(char name, Text *value, SendHeader *send, int *seen, bint *batch) noexcept nogil:
+cdef bint read_ext_field(char name, JsonText *value, ParsedSendHeader *send, int *seen, bint *batch) noexcept nogil:
     """One of the header's short-named fields; False when it is not what it should be."""
     cdef int64_t number = 0
     if name == b"a" or name == b"c" or name == b"n":  # group, default topic, broker name

@@ -12,12 +12,17 @@ from rocketeer.store.dispatch import Dispatch
 class Peer(Protocol):
     remote_host: bytes
 
+class Limits(Protocol):
+    @property
+    def message_bytes_max(self) -> int: ...
+    @property
+    def batch_messages_max(self) -> int: ...
+    @property
+    def batch_keys_max(self) -> int: ...
+
 P = TypeVar("P", bound=Peer)
 
 class SendBuffer(Generic[P]):
-    enabled: bool
-    on_first: Callable[[], object]
-    on_full: Callable[[], object]
     def __init__(
         self,
         *,
@@ -27,13 +32,15 @@ class SendBuffer(Generic[P]):
         rules: PropertyRules,
         replies: ReplyFormat,
         store_host: bytes,
-        message_bytes_max: int,
-        batch_messages_max: int,
-        batch_keys_max: int,
+        limits: Limits,
+        header_bytes_max: int,
+        on_first: Callable[[], object],
+        on_full: Callable[[], object],
         access: SendAccess | None = None,
         ids: SendIds | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...
+    def enable(self, enabled: bool) -> None: ...
     def forget_queues(self) -> None: ...
     def read(self, data: bytes, peer: P) -> int: ...
     def append(

@@ -5,7 +5,7 @@ from rocketeer.engine._send cimport Send
 from rocketeer.store._id_table cimport IdTable
 
 
-cdef struct Held:  # an id in the buffer
+cdef struct BufferedId:  # an id in the buffer
     uint64_t hashed
     int64_t filling
 
@@ -14,10 +14,10 @@ cdef class SendIds:
     cdef object _stored
     cdef IdTable _ids
     cdef readonly Py_ssize_t batch_messages_max
-    cdef Held *_held
-    cdef Py_ssize_t _held_count
-    cdef int64_t _filling  # only ids of the present one are held
+    cdef BufferedId *_buffered
+    cdef Py_ssize_t _buffered_count
+    cdef int64_t _filling  # only ids of the present one are buffered
 
     cdef bint takes(self, MessageId *own, MessageId *common, Send *send) except -1
     cdef int remember(self, Send *sends, Py_ssize_t count) except -1
-    cdef void forget_held(self) noexcept
+    cdef void forget_buffered(self) noexcept

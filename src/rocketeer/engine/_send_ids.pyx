@@ -14,8 +14,8 @@ from rocketeer.record._layout cimport NAME_END
 cdef enum:
     PRODUCER_BYTES_MAX = 128  # of ASCII, so of characters
     ID_BYTES_MAX = 256
-    HELD_ROOM = 65536
-    HELD_MAX = 32768  # half of the room, so that chains stay short
+    BUFFERED_ROOM = 65536
+    BUFFERED_MAX = 32768  # half of the room, so that chains stay short
 
 
 cdef bint is_ascii(const char *at, Py_ssize_t size) noexcept nogil:
@@ -30,12 +30,12 @@ cdef class SendIds:
     """Which ids are stored, or are in the buffer to be stored: `stored.ids` and those that `takes` let pass."""
 
     def __cinit__(self):
-        self._held = <Held *> calloc(HELD_ROOM, sizeof(Held))
-        if self._held == NULL:
+        self._buffered = <BufferedId *> calloc(BUFFERED_ROOM, sizeof(BufferedId))
+        if self._buffered == NULL:
             raise MemoryError
 
     def __dealloc__(self):
-        free(self._held)
+        free(self._buffered)
 
     def __init__(self, stored, Py_ssize_t batch_messages_max):
         self._stored = stored
@@ -45,7 +45,7 @@ cdef class SendIds:
     cdef bint takes(self, MessageId *own, MessageId *common, Send *send) except -1:
         """Note the hash of the message's id; False if it may be stored already, or its mark is unusual."""
         cdef char text[PRODUCER_BYTES_MAX + 1 + ID_BYTES_MAX]
-        cdef Held *held
+        cdef BufferedId *buffered
         cdef uint64_t hashed, at
         if not own.id_bytes or own.numbered or common.id_bytes or common.numbered:
             return False
@@ -56,42 +56,42 @@ cdef class SendIds:
         memcpy(text, own.producer, own.producer_bytes)
         text[own.producer_bytes] = NAME_END
         memcpy(text + own.producer_bytes + 1, own.id, own.id_bytes)
-        if self._ids is None or not self._held_count:
+        if self._ids is None or not self._buffered_count:
             self._ids = self._stored.ids  # another one after a reset
         hashed = self._ids.hash_at(text, own.producer_bytes + 1 + own.id_bytes)
-        if self._held_count == HELD_MAX or self._ids.place_of(hashed):
+        if self._buffered_count == BUFFERED_MAX or self._ids.place_of(hashed):
             return False
-        at = hashed >> 32 & HELD_ROOM - 1  # other bits than the table's
+        at = hashed >> 32 & BUFFERED_ROOM - 1  # other bits than the table's
         while True:
-            held = self._held + at
-            if held.filling != self._filling:
+            buffered = self._buffered + at
+            if buffered.filling != self._filling:
                 break
-            if held.hashed == hashed:
+            if buffered.hashed == hashed:
                 return False
-            at = at + 1 & HELD_ROOM - 1
-        held.hashed = hashed
-        held.filling = self._filling
-        self._held_count += 1
+            at = at + 1 & BUFFERED_ROOM - 1
+        buffered.hashed = hashed
+        buffered.filling = self._filling
+        self._buffered_count += 1
         send.named = True
         send.id_hash = hashed
         return True
 
     cdef int remember(self, Send *sends, Py_ssize_t count) except -1:
-        """They are stored: the table knows them from now on."""
+        """Add the ids of the messages, which are stored now, to the table."""
         cdef Py_ssize_t i
         cdef bint is_changed = False
-        if not self._held_count:
+        if not self._buffered_count:
             return 0
         for i in range(count):
             if sends[i].named:
                 self._ids.put(sends[i].id_hash, sends[i].log_offset)
                 is_changed = True
-        if is_changed:  # ids of a batch that was not taken may be held, too
+        if is_changed:  # ids of a batch that was not taken may be buffered, too
             self._stored.changed = True
         return 0
 
-    cdef void forget_held(self) noexcept:
-        """The buffer is empty."""
-        if self._held_count:
-            self._held_count = 0
+    cdef void forget_buffered(self) noexcept:
+        """Forget the ids of the buffer, which is empty."""
+        if self._buffered_count:
+            self._buffered_count = 0
             self._filling += 1

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Runs an SQL92 program over stored records, compiled: the twin of `RecordFilter` in records.py with `sql_compile`.
+"""Runs an SQL92 program over stored records, compiled: the twin of `scan_plain.py` with `sql_compile`.
 
 A record where anything is rare (a number in another script, a value for which Double.valueOf needs a closer look) is
 handed to the plain function.
@@ -39,7 +39,7 @@ cdef enum:  # truths, and what is none
     RARE = -3
 
 cdef enum:
-    SLOTS_MAX = 32
+    PROGRAM_NAMES_MAX = 32
     DOUBLE_BYTES_MAX = 63
 
 cdef struct Span:
@@ -154,8 +154,8 @@ cdef class Scanner:
     cdef int root
     cdef int *children
     cdef Span *texts
-    cdef Span names[SLOTS_MAX]
-    cdef Span values[SLOTS_MAX]
+    cdef Span names[PROGRAM_NAMES_MAX]
+    cdef Span values[PROGRAM_NAMES_MAX]
     cdef int slots
     cdef object plain
     cdef object kept  # the bytes that the spans point into
@@ -165,8 +165,8 @@ cdef class Scanner:
         self.plain = plain
         self.kept = (names, rows)
         self.slots = len(names)
-        if self.slots > SLOTS_MAX:
-            raise ValueError(f"{self.slots} properties: at most {SLOTS_MAX} fit")
+        if self.slots > PROGRAM_NAMES_MAX:
+            raise ValueError(f"{self.slots} properties: at most {PROGRAM_NAMES_MAX} fit")
         for place in range(self.slots):
             self.names[place] = span_of(names[place])
         self.nodes = <Node *> PyMem_Malloc(len(rows) * sizeof(Node))
@@ -339,7 +339,7 @@ cdef bint find_properties(const char *record, int64_t size, Span *properties) no
         return False
     properties.size = get16(record + at)
     properties.at = record + at + 2
-    return at + 2 + properties.size <= size
+    return properties.size <= _layout.PROPERTIES_BYTES_MAX and at + 2 + properties.size <= size
 
 
 cdef Span span_of(bytes text):

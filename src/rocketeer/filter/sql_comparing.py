@@ -24,7 +24,7 @@ from rocketeer.filter.sql_values import (
     number_of,
     reader,
     text_of,
-    wide,
+    widened,
 )
 
 Compile: TypeAlias = Callable[[tree.Condition], Evaluate]
@@ -41,8 +41,8 @@ _MIRRORED: Final[dict[str, tree.CompareOp]] = {"<": ">", "<=": ">=", ">": "<", "
 # --- equality --------------------------------------------------------------------------------
 
 
-def equal(left: tree.Node, right: tree.Node, compile_condition: Compile) -> Evaluate:
-    """By the types of both sides; a number on one side makes a number of a text on the other."""
+def equal(left: tree.SqlNode, right: tree.SqlNode, compile_condition: Compile) -> Evaluate:
+    """Compile an equality by the types of both sides; a number on one side makes the other a number."""
     if isinstance(left, tree.Property):
         if isinstance(right, tree.Property):
             return _two_properties(reader(left.name), reader(right.name))
@@ -111,7 +111,7 @@ def _property_is_truth(read: Read, condition: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _equal_mirrored(left: tree.Node, read: Read, compile_condition: Compile) -> Evaluate:
+def _equal_mirrored(left: tree.SqlNode, read: Read, compile_condition: Compile) -> Evaluate:
     """The property stands on the right: missing there means false, not unknown."""
     if (number := number_of(left)) is not None:
         return _property_is_number(read, number, missing=False)
@@ -135,7 +135,7 @@ def _equal_mirrored(left: tree.Node, read: Read, compile_condition: Compile) -> 
 Operand: TypeAlias = Callable[[bytes], str | int | float | bool | None]
 
 
-def _operand(node: tree.Node, compile_condition: Compile) -> Operand:
+def _operand(node: tree.SqlNode, compile_condition: Compile) -> Operand:
     """A value that is no property: constant, or the truth of a condition."""
     if isinstance(node, tree.Negate):
         number = number_of(node)
@@ -171,7 +171,7 @@ def _same(a: str | int | float | bool, b: str | int | float | bool) -> bool:
         return _same_number(a, b)
     if isinstance(b, str):
         return _same_number(b, a)
-    return not isinstance(b, bool) and wide(a, b) == wide(b, a)
+    return not isinstance(b, bool) and widened(a, b) == widened(b, a)
 
 
 def _same_number(text: str, number: Number) -> bool:
@@ -199,7 +199,7 @@ def compare(node: tree.Compare) -> Evaluate:
         return always(None)
     assert isinstance(a.value, int | float)
     assert isinstance(b.value, int | float)
-    return always(_OPERATORS[node.op](wide(a.value, b.value), wide(b.value, a.value)))
+    return always(_OPERATORS[node.op](widened(a.value, b.value), widened(b.value, a.value)))
 
 
 def _order(read: Read, number: tree.Constant, op: tree.CompareOp) -> Evaluate:
@@ -222,7 +222,7 @@ def _order(read: Read, number: tree.Constant, op: tree.CompareOp) -> Evaluate:
 def _order_of_properties(
     read_left: Read, read_right: Read, holds: Callable[[Number, Number], bool]
 ) -> Evaluate:
-    """Two texts are compared as doubles."""
+    """Compile an order comparison of two properties, both read as doubles."""
 
     def evaluate(properties: bytes) -> Truth:
         left, right = read_left(properties), read_right(properties)
@@ -236,6 +236,6 @@ def _order_of_properties(
     return evaluate
 
 
-def _as_condition(node: tree.Node) -> tree.Condition:
+def _as_condition(node: tree.SqlNode) -> tree.Condition:
     assert not isinstance(node, tree.Property | tree.Negate), "the other cases come first"
     return node

@@ -90,7 +90,7 @@ def _cast(node: tree.Property) -> Evaluate:
 # --- tests of texts --------------------------------------------------------------------------
 
 
-def _is_null(node: tree.Node) -> Evaluate:
+def _is_null(node: tree.SqlNode) -> Evaluate:
     if isinstance(node, tree.Property):
         read = reader(node.name)
         return lambda properties: read(properties) is None

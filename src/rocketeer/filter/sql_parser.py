@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from rocketeer.errors import BadSqlExpression
 from rocketeer.filter import sql_tree as tree
-from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds, Kind, Token, tokenize
+from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds, Token, TokenKind, tokenize
 
 _TEXT_OPS: Final = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
 _COMPARISONS: Final = frozenset({"<", "<=", ">", ">="})
@@ -53,13 +53,13 @@ class _Group:
     def __init__(self, opened_at: int) -> None:
         self.opened_at = opened_at
         self.prefixes: list[str] = []
-        self.comparison: tree.Node | None = None
+        self.comparison: tree.SqlNode | None = None
         self.compared: Token | None = None  # the operator whose right side comes next
-        self.low: tree.Node | None = None  # of a BETWEEN whose upper bound comes next
-        self.equality: tree.Node | None = None
+        self.low: tree.SqlNode | None = None  # of a BETWEEN whose upper bound comes next
+        self.equality: tree.SqlNode | None = None
         self.equated: Token | None = None
-        self.ands: list[tree.Node] = []
-        self.ors: list[tree.Node] = []
+        self.ands: list[tree.SqlNode] = []
+        self.ors: list[tree.SqlNode] = []
 
 
 class _Parser:
@@ -75,7 +75,7 @@ class _Parser:
             try:
                 self._operand()
                 result = self._operators()
-            except tree.Refused as refused:
+            except tree.InvalidOperands as refused:
                 raise BadSqlExpression(str(refused), self._expression, self._token.at) from None
             if result is not None:
                 return result
@@ -87,29 +87,29 @@ class _Parser:
         again = True
         while again:
             token = self._next()
-            if token.kind is Kind.SYMBOL and token.text in "+-":
+            if token.kind is TokenKind.SYMBOL and token.text in "+-":
                 self._groups[-1].prefixes.append(token.text)
-            elif token.kind is Kind.SYMBOL and token.text == "(":
+            elif token.kind is TokenKind.SYMBOL and token.text == "(":
                 self._groups.append(_Group(token.at))
-            elif token.kind is Kind.KEYWORD and token.text == "NOT":
+            elif token.kind is TokenKind.KEYWORD and token.text == "NOT":
                 self._groups[-1].prefixes.append("NOT")
             else:
                 again = self._unary(self._literal(token))
 
-    def _literal(self, token: Token) -> tree.Node:
-        if token.kind is Kind.NAME:
+    def _literal(self, token: Token) -> tree.SqlNode:
+        if token.kind is TokenKind.NAME:
             return tree.Property(token.text)
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return tree.Constant("string", token.text)
-        if token.kind is Kind.INTEGER:
+        if token.kind is TokenKind.INTEGER:
             return tree.integer(token.text)
-        if token.kind is Kind.FLOAT:
+        if token.kind is TokenKind.FLOAT:
             return tree.floating(token.text)
-        if token.kind is Kind.KEYWORD and token.text in _WORDS:
+        if token.kind is TokenKind.KEYWORD and token.text in _WORDS:
             return _WORDS[token.text]
         raise self._unexpected(token, "a property, a value or '('")
 
-    def _unary(self, node: tree.Node) -> bool:
+    def _unary(self, node: tree.SqlNode) -> bool:
         """An operand is complete: its signs apply first, then the comparison that waited for it.
 
         True when another operand must follow: it was the lower bound of a BETWEEN.
@@ -126,10 +126,10 @@ class _Parser:
             group.comparison = node
             return False
         assert group.comparison is not None
-        if waiting.kind is Kind.SYMBOL:
+        if waiting.kind is TokenKind.SYMBOL:
             group.comparison = tree.compare(cast(tree.CompareOp, waiting.text), group.comparison, node)
         elif group.low is None:
-            self._expect(Kind.KEYWORD, "AND")
+            self._expect(TokenKind.KEYWORD, "AND")
             group.low = node
             return True
         else:
@@ -150,32 +150,32 @@ class _Parser:
             if not after_is_null and self._comparing(group, token):
                 if group.compared is not None:
                     return None
-            elif token.kind is Kind.SYMBOL and token.text in ("=", "<>"):
+            elif token.kind is TokenKind.SYMBOL and token.text in ("=", "<>"):
                 self._end_comparison(group)
                 group.equated = token
                 return None
-            elif token.kind is Kind.KEYWORD and token.text == "IS":
+            elif token.kind is TokenKind.KEYWORD and token.text == "IS":
                 self._end_comparison(group)
-                negated = self._take(Kind.KEYWORD, "NOT")
-                self._expect(Kind.KEYWORD, "NULL")
+                negated = self._take(TokenKind.KEYWORD, "NOT")
+                self._expect(TokenKind.KEYWORD, "NULL")
                 assert group.equality is not None
                 test = tree.is_null(group.equality)
                 group.equality = tree.negation(test) if negated else test
                 after_is_null = True  # only operators of equality, AND and OR may follow
-            elif token.kind is Kind.KEYWORD and token.text == "AND":
+            elif token.kind is TokenKind.KEYWORD and token.text == "AND":
                 self._end_equality(group)
                 return None
-            elif token.kind is Kind.KEYWORD and token.text == "OR":
+            elif token.kind is TokenKind.KEYWORD and token.text == "OR":
                 self._end_ands(group)
                 return None
-            elif token.kind is Kind.SYMBOL and token.text == ")" and len(self._groups) > 1:
+            elif token.kind is TokenKind.SYMBOL and token.text == ")" and len(self._groups) > 1:
                 self._groups.pop()
                 if self._unary(self._end_group(group)):
                     return None
                 after_is_null = False
-            elif token.kind is Kind.END and len(self._groups) == 1:
+            elif token.kind is TokenKind.END and len(self._groups) == 1:
                 return tree.condition(self._end_group(group))
-            elif token.kind is Kind.END:
+            elif token.kind is TokenKind.END:
                 raise BadSqlExpression("the parenthesis is not closed", self._expression, group.opened_at)
             else:
                 raise self._unexpected(token, "an operator, AND, OR or the end")
@@ -184,13 +184,13 @@ class _Parser:
         """Take the operators of a comparison; True if `token` was one."""
         negated = False
         operator = token
-        if token.kind is Kind.KEYWORD and token.text == "NOT":
+        if token.kind is TokenKind.KEYWORD and token.text == "NOT":
             operator = self._tokens[self._at]
             negated = True
-        word = operator.text.upper() if operator.kind in (Kind.KEYWORD, Kind.NAME) else ""
+        word = operator.text.upper() if operator.kind in (TokenKind.KEYWORD, TokenKind.NAME) else ""
         left = group.comparison
         assert left is not None
-        if operator.kind is Kind.SYMBOL and operator.text in _COMPARISONS and not negated:
+        if operator.kind is TokenKind.SYMBOL and operator.text in _COMPARISONS and not negated:
             group.compared = token
         elif word == "BETWEEN":
             group.compared = token  # its text is NOT when it is negated
@@ -198,20 +198,20 @@ class _Parser:
         elif word == "IN":
             self._at += negated
             group.comparison = tree.one_of(left, self._strings(), negated=negated)
-        elif operator.kind is Kind.NAME and word in _TEXT_OPS:
+        elif operator.kind is TokenKind.NAME and word in _TEXT_OPS:
             self._at += negated
-            search = self._expect(Kind.STRING, "a string").text
+            search = self._expect(TokenKind.STRING, "a string").text
             group.comparison = tree.text_test(cast(tree.TextOp, word), left, search, negated=negated)
         else:
             return False
         return True
 
     def _strings(self) -> list[str]:
-        self._expect(Kind.SYMBOL, "(")
-        values = [self._expect(Kind.STRING, "a string").text]
-        while self._take(Kind.SYMBOL, ","):
-            values.append(self._expect(Kind.STRING, "a string").text)
-        self._expect(Kind.SYMBOL, ")")
+        self._expect(TokenKind.SYMBOL, "(")
+        values = [self._expect(TokenKind.STRING, "a string").text]
+        while self._take(TokenKind.SYMBOL, ","):
+            values.append(self._expect(TokenKind.STRING, "a string").text)
+        self._expect(TokenKind.SYMBOL, ")")
         return values
 
     # --- completing what waited --------------------------------------------------------------
@@ -240,7 +240,7 @@ class _Parser:
         group.ors.append(group.ands[0] if len(group.ands) == 1 else tree.junction("AND", group.ands))
         group.ands = []
 
-    def _end_group(self, group: _Group) -> tree.Node:
+    def _end_group(self, group: _Group) -> tree.SqlNode:
         self._end_ands(group)
         return group.ors[0] if len(group.ors) == 1 else tree.junction("OR", group.ors)
 
@@ -251,17 +251,17 @@ class _Parser:
         self._at += 1
         return self._token
 
-    def _take(self, kind: Kind, text: str) -> bool:
+    def _take(self, kind: TokenKind, text: str) -> bool:
         token = self._tokens[self._at]
         if token.kind is kind and token.text == text:
             self._next()
             return True
         return False
 
-    def _expect(self, kind: Kind, wanted: str) -> Token:
+    def _expect(self, kind: TokenKind, wanted: str) -> Token:
         token = self._next()
-        if token.kind is not kind or (kind is not Kind.STRING and token.text != wanted):
-            raise self._unexpected(token, wanted if kind is Kind.STRING else f"'{wanted}'")
+        if token.kind is not kind or (kind is not TokenKind.STRING and token.text != wanted):
+            raise self._unexpected(token, wanted if kind is TokenKind.STRING else f"'{wanted}'")
         return token
 
     def _unexpected(self, token: Token, wanted: str) -> BadSqlExpression:

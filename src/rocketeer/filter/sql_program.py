@@ -31,9 +31,11 @@ _MIRRORED = {LESS: GREATER, LESS_OR_EQUAL: GREATER_OR_EQUAL, GREATER: LESS, GREA
 _PLACES = {"CONTAINS": 0, "STARTSWITH": 1, "ENDSWITH": 2}
 
 TRUE, FALSE, UNKNOWN = 1, 0, -1
+PROGRAM_NAMES_MAX = 32
+"""So many properties can a compiled program read."""
 
 
-class Row(NamedTuple):
+class ProgramRow(NamedTuple):
     """One node; children are places of rows."""
 
     op: int
@@ -53,7 +55,7 @@ class Program(NamedTuple):
     """`rows[-1]` is the whole condition; slots are places in `names`."""
 
     names: tuple[bytes, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ProgramRow, ...]
 
 
 def program_of(condition: tree.Condition) -> Program:
@@ -65,7 +67,7 @@ def program_of(condition: tree.Condition) -> Program:
 class _Builder:
     def __init__(self) -> None:
         self.slots: dict[str, int] = {}
-        self.rows: list[Row] = []
+        self.rows: list[ProgramRow] = []
 
     def add(self, node: tree.Condition) -> int:
         self.rows.append(self._row(node))
@@ -74,37 +76,39 @@ class _Builder:
     def _slot(self, node: tree.Property) -> int:
         return self.slots.setdefault(node.name, len(self.slots))
 
-    def _row(self, node: tree.Condition) -> Row:
+    def _row(self, node: tree.Condition) -> ProgramRow:
         if isinstance(node, tree.Junction):
             op = Op.ALL if node.op == "AND" else Op.ANY
-            return Row(op, children=tuple(self.add(term) for term in node.terms))
+            return ProgramRow(op, children=tuple(self.add(term) for term in node.terms))
         if isinstance(node, tree.Not):
-            return Row(Op.NOT, children=(self.add(node.operand),))
+            return ProgramRow(Op.NOT, children=(self.add(node.operand),))
         if isinstance(node, tree.Compare):
             return self._compare(node)
         if isinstance(node, tree.Equal):
             return self._equal(node)
         if isinstance(node, tree.IsNull) and isinstance(node.operand, tree.Property):
-            return Row(Op.MISSING, self._slot(node.operand))
+            return ProgramRow(Op.MISSING, self._slot(node.operand))
         if isinstance(node, tree.Cast):
-            return Row(Op.CAST, self._slot(node.operand))
+            return ProgramRow(Op.CAST, self._slot(node.operand))
         if isinstance(node, tree.In):
             return self._texts(node.operand, node.values, negated=node.negated)
         if isinstance(node, tree.TextTest) and isinstance(node.operand, tree.Property):
             return self._text_test(node, node.operand)
         if isinstance(node, tree.Constant):
-            return Row(Op.ALWAYS, missing=UNKNOWN if node.value is None else TRUE if node.value else FALSE)
-        return Row(Op.PUNT)
+            return ProgramRow(
+                Op.ALWAYS, missing=UNKNOWN if node.value is None else TRUE if node.value else FALSE
+            )
+        return ProgramRow(Op.PUNT)
 
-    def _compare(self, node: tree.Compare) -> Row:
+    def _compare(self, node: tree.Compare) -> ProgramRow:
         order = _ORDERS[node.op]
         if isinstance(node.left, tree.Property) and (number := number_of(node.right)) is not None:
             return self._number(node.left, number, order)
         if isinstance(node.right, tree.Property) and (number := number_of(node.left)) is not None:
             return self._number(node.right, number, _MIRRORED[order])
-        return Row(Op.PUNT)
+        return ProgramRow(Op.PUNT)
 
-    def _equal(self, node: tree.Equal) -> Row:
+    def _equal(self, node: tree.Equal) -> ProgramRow:
         for this, other, missing in ((node.left, node.right, UNKNOWN), (node.right, node.left, FALSE)):
             if not isinstance(this, tree.Property) or isinstance(other, tree.Property):
                 continue
@@ -112,16 +116,16 @@ class _Builder:
                 return self._texts(this, (other.value,), missing=missing)
             if (number := number_of(other)) is not None:
                 return self._number(this, number, SAME, missing=missing)
-        return Row(Op.PUNT)
+        return ProgramRow(Op.PUNT)
 
     def _number(
         self, node: tree.Property, number: tree.Constant, order: int, *, missing: int = UNKNOWN
-    ) -> Row:
+    ) -> ProgramRow:
         if isinstance(number.value, float):
-            return Row(Op.DOUBLE, self._slot(node), order, missing=missing, double=number.value)
+            return ProgramRow(Op.DOUBLE, self._slot(node), order, missing=missing, double=number.value)
         assert isinstance(number.value, int)
         bits = 31 if number.type == "int" else 63
-        return Row(
+        return ProgramRow(
             Op.INTEGER,
             self._slot(node),
             order,
@@ -133,22 +137,22 @@ class _Builder:
 
     def _texts(
         self, node: tree.Property, values: tuple[str, ...], *, negated: bool = False, missing: int = UNKNOWN
-    ) -> Row:
+    ) -> ProgramRow:
         if any(_is_odd(value) for value in values):
-            return Row(Op.PUNT)
+            return ProgramRow(Op.PUNT)
         texts = tuple(value.encode() for value in values)
-        return Row(Op.ONE_OF, self._slot(node), flag=negated, missing=missing, texts=texts)
+        return ProgramRow(Op.ONE_OF, self._slot(node), flag=negated, missing=missing, texts=texts)
 
-    def _text_test(self, node: tree.TextTest, operand: tree.Property) -> Row:
+    def _text_test(self, node: tree.TextTest, operand: tree.Property) -> ProgramRow:
         if not node.search:
-            return Row(Op.ALWAYS, missing=FALSE)
+            return ProgramRow(Op.ALWAYS, missing=FALSE)
         if _is_odd(node.search):
-            return Row(Op.PUNT)
+            return ProgramRow(Op.PUNT)
         slot = self._slot(operand)
         texts = (node.search.encode(),)
-        return Row(Op.TEXT, slot, _PLACES[node.op], node.negated, FALSE, texts=texts)
+        return ProgramRow(Op.TEXT, slot, _PLACES[node.op], node.negated, FALSE, texts=texts)
 
 
 def _is_odd(text: str) -> bool:
-    """Equal to what was no valid text, or not to be written as bytes at all."""
+    """Whether a text may equal one that was not valid, or cannot be written as bytes at all."""
     return "\ufffd" in text or any("\ud800" <= char <= "\udfff" for char in text)

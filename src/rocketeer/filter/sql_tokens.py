@@ -25,7 +25,7 @@ _TOKENS_A_TERM: Final = 4
 KEYWORDS: Final = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     KEYWORD = auto()
     NAME = auto()
     INTEGER = auto()
@@ -38,14 +38,14 @@ class Kind(Enum):
 class Token(NamedTuple):
     """`text` is upper case for keywords, without quotes for strings."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     at: int
 
     def __str__(self) -> str:
-        if self.kind is Kind.END:
+        if self.kind is TokenKind.END:
             return "the end"
-        return f"'{self.text}'" if self.kind is not Kind.STRING else f"the string '{self.text}'"
+        return f"'{self.text}'" if self.kind is not TokenKind.STRING else f"the string '{self.text}'"
 
 
 # The longest alternative counts, so floats stand before integers and two-character symbols before single ones.
@@ -82,28 +82,28 @@ def tokenize(expression: str, bounds: Bounds = DEFAULT_BOUNDS) -> list[Token]:
         if group == "word":
             upper = text.upper()
             if upper in KEYWORDS:
-                tokens.append(Token(Kind.KEYWORD, upper, at))
+                tokens.append(Token(TokenKind.KEYWORD, upper, at))
             else:
-                tokens.append(Token(Kind.NAME, text, at))
+                tokens.append(Token(TokenKind.NAME, text, at))
         elif group == "string":
-            tokens.append(Token(Kind.STRING, text[1:-1].replace("''", "'"), at))
+            tokens.append(Token(TokenKind.STRING, text[1:-1].replace("''", "'"), at))
         elif group == "symbol":
             if text == "-" and _is_last_comment(expression, at, tokens):
                 break
-            tokens.append(Token(Kind.SYMBOL, text, at))
+            tokens.append(Token(TokenKind.SYMBOL, text, at))
         elif group == "integer":
             if text == "0" and expression[at + 1 : at + 2].isdigit():
                 raise BadSqlExpression("a number starts with 0", expression, at)
-            tokens.append(Token(Kind.INTEGER, text.rstrip("lL"), at))
+            tokens.append(Token(TokenKind.INTEGER, text.rstrip("lL"), at))
         elif group == "float":
-            tokens.append(Token(Kind.FLOAT, text, at))
+            tokens.append(Token(TokenKind.FLOAT, text, at))
         at = match.end()
         if group != "string" and group != "space" and text != ",":
             terms += 1
         if terms > bounds.terms or len(tokens) > _TOKENS_A_TERM * bounds.terms:
             reason = f"it has more than the {bounds.terms} words and operators that limitSqlTerms allows"
             raise BadSqlExpression(reason, expression, at)
-    tokens.append(Token(Kind.END, "", len(expression)))
+    tokens.append(Token(TokenKind.END, "", len(expression)))
     return tokens
 
 
@@ -113,7 +113,7 @@ def _line_end(expression: str, at: int) -> int:
     return min(ends) + 1
 
 
-_BEFORE_OPERATOR: Final = frozenset({Kind.NAME, Kind.INTEGER, Kind.FLOAT, Kind.STRING})
+_BEFORE_OPERATOR: Final = frozenset({TokenKind.NAME, TokenKind.INTEGER, TokenKind.FLOAT, TokenKind.STRING})
 
 
 def _is_last_comment(expression: str, at: int, tokens: list[Token]) -> bool:

@@ -47,7 +47,7 @@ class Property:
 class Negate:
     """A minus sign: a number's opposite, unknown for everything else."""
 
-    operand: "Node"
+    operand: "SqlNode"
     depth: int
 
     def __str__(self) -> str:
@@ -89,8 +89,8 @@ class Junction:
 @dataclass(frozen=True, slots=True)
 class Compare:
     op: CompareOp
-    left: "Node"
-    right: "Node"
+    left: "SqlNode"
+    right: "SqlNode"
     depth: int
 
     def __str__(self) -> str:
@@ -101,8 +101,8 @@ class Compare:
 class Equal:
     """Two missing values are equal; a missing one equals no other: unknown on the left, false on the right."""
 
-    left: "Node"
-    right: "Node"
+    left: "SqlNode"
+    right: "SqlNode"
     depth: int
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    operand: "Node"
+    operand: "SqlNode"
     depth: int
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class TextTest:
     """RocketMQ 5's tests of a text: false, also when negated, for an empty search or what is no text."""
 
     op: TextOp
-    operand: "Node"
+    operand: "SqlNode"
     search: str
     negated: bool
     depth: int
@@ -148,14 +148,14 @@ class TextTest:
 Condition: TypeAlias = Constant | Cast | Not | Junction | Compare | Equal | IsNull | In | TextTest
 """What has a truth value; of constants only TRUE, FALSE and NULL."""
 
-Node: TypeAlias = Condition | Property | Negate
+SqlNode: TypeAlias = Condition | Property | Negate
 
 
-def _operand(node: Node) -> str:
+def _operand(node: SqlNode) -> str:
     return str(node) if node.depth == 0 or isinstance(node, Negate) else f"({node})"
 
 
-def count_terms(node: Node) -> int:
+def count_terms(node: SqlNode) -> int:
     """How many nodes an evaluation may have to look at; the values of an IN are looked up in one go."""
     if isinstance(node, Junction):
         return 1 + sum(map(count_terms, node.terms))
@@ -166,7 +166,7 @@ def count_terms(node: Node) -> int:
     return 1
 
 
-class Refused(ValueError):
+class InvalidOperands(ValueError):
     """Why two nodes cannot be combined; the parser adds the position."""
 
 
@@ -174,40 +174,40 @@ def integer(digits: str) -> Constant:
     # Of texts with thousands of digits only the length matters.
     value = int(digits) if len(digits) <= 19 else LONG_MAX + 1
     if value > LONG_MAX:
-        raise Refused(f"{digits[:24]} does not fit into 64 bits")
+        raise InvalidOperands(f"{digits[:24]} does not fit into 64 bits")
     return Constant("int" if value <= INT_MAX else "long", value)
 
 
 def floating(text: str) -> Constant:
     value = float(text)
     if value == float("inf"):
-        raise Refused(f"{text[:24]} is larger than a double can be")
+        raise InvalidOperands(f"{text[:24]} is larger than a double can be")
     if value == 0.0:
-        raise Refused(f"{text[:24]} is smaller than a double above zero can be (write 0 for zero)")
+        raise InvalidOperands(f"{text[:24]} is smaller than a double above zero can be (write 0 for zero)")
     return Constant("double", value)
 
 
-def negate(node: Node) -> Node:
+def negate(node: SqlNode) -> SqlNode:
     if isinstance(node, Negate) and isinstance(node.operand, Negate):
         return node.operand  # three minus signs are one: a long row of them stays flat
     return Negate(node, _deeper(node))
 
 
-def condition(node: Node) -> Condition:
+def condition(node: SqlNode) -> Condition:
     """The node where a truth value is wanted."""
     if isinstance(node, Property):
         return Cast(node)
     if isinstance(node, Negate) or (isinstance(node, Constant) and node.type not in ("bool", "null")):
-        raise Refused(f"{_short(node)} is not a condition")
+        raise InvalidOperands(f"{_short(node)} is not a condition")
     return node
 
 
-def negation(node: Node) -> Condition:
+def negation(node: SqlNode) -> Condition:
     operand = condition(node)
     return operand.operand if isinstance(operand, Not) else Not(operand, _deeper(operand))
 
 
-def junction(op: Literal["AND", "OR"], nodes: list[Node]) -> Condition:
+def junction(op: Literal["AND", "OR"], nodes: list[SqlNode]) -> Condition:
     terms: list[Condition] = []
     for node in nodes:
         term = condition(node)
@@ -218,37 +218,37 @@ def junction(op: Literal["AND", "OR"], nodes: list[Node]) -> Condition:
     return Junction(op, tuple(terms), _deeper(*terms))
 
 
-def compare(op: CompareOp, left: Node, right: Node) -> Condition:
+def compare(op: CompareOp, left: SqlNode, right: SqlNode) -> Condition:
     for node in (left, right):
         number = isinstance(node, Constant) and node.type in ("int", "long", "double")
         if not number and not isinstance(node, Property | Negate):
-            raise Refused(f"{_short(node)} cannot be compared by {op}")
+            raise InvalidOperands(f"{_short(node)} cannot be compared by {op}")
     return Compare(op, left, right, _deeper(left, right))
 
 
-def equal(left: Node, right: Node) -> Condition:
+def equal(left: SqlNode, right: SqlNode) -> Condition:
     for node in (left, right):
         if isinstance(node, Constant) and node.type == "null":
-            raise Refused("NULL cannot be compared (write IS NULL)")
+            raise InvalidOperands("NULL cannot be compared (write IS NULL)")
     if (
         isinstance(left, Constant)
         and left.type == "bool"
         and isinstance(right, Constant)
         and right.type != "bool"
     ):
-        raise Refused(f"{left} cannot be compared with {_short(right)}")
+        raise InvalidOperands(f"{left} cannot be compared with {_short(right)}")
     return Equal(left, right, _deeper(left, right))
 
 
-def is_null(node: Node) -> Condition:
+def is_null(node: SqlNode) -> Condition:
     return IsNull(node, _deeper(node))
 
 
-def between(node: Node, low: Node, high: Node, *, negated: bool) -> Condition:
+def between(node: SqlNode, low: SqlNode, high: SqlNode, *, negated: bool) -> Condition:
     if negated:
         return junction("OR", [compare("<", node, low), compare(">", node, high)])
     if isinstance(low, Constant) and isinstance(high, Constant) and _is_above(low, high):
-        raise Refused(f"the lower bound {_short(low)} is above the upper bound {_short(high)}")
+        raise InvalidOperands(f"the lower bound {_short(low)} is above the upper bound {_short(high)}")
     return junction("AND", [compare(">=", node, low), compare("<=", node, high)])
 
 
@@ -259,23 +259,23 @@ def _is_above(low: Constant, high: Constant) -> bool:
     )
 
 
-def one_of(node: Node, values: list[str], *, negated: bool) -> Condition:
+def one_of(node: SqlNode, values: list[str], *, negated: bool) -> Condition:
     if not isinstance(node, Property):
-        raise Refused(f"IN wants a property before it, not {_short(node)}")
+        raise InvalidOperands(f"IN wants a property before it, not {_short(node)}")
     return In(node, tuple(dict.fromkeys(values)), negated)
 
 
-def text_test(op: TextOp, node: Node, search: str, *, negated: bool) -> Condition:
+def text_test(op: TextOp, node: SqlNode, search: str, *, negated: bool) -> Condition:
     return TextTest(op, node, search, negated, _deeper(node))
 
 
-def _deeper(*nodes: Node) -> int:
+def _deeper(*nodes: SqlNode) -> int:
     depth = 1 + max(node.depth for node in nodes)
     if depth > DEPTH_MAX:
-        raise Refused(f"operators are nested more than {DEPTH_MAX} deep")
+        raise InvalidOperands(f"operators are nested more than {DEPTH_MAX} deep")
     return depth
 
 
-def _short(node: Node) -> str:
+def _short(node: SqlNode) -> str:
     text = str(node)
     return text if len(text) <= 40 else text[:40] + "..."

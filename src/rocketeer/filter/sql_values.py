@@ -55,7 +55,7 @@ def converter(number: tree.Constant) -> Callable[[bytes], Number | None]:
     return convert
 
 
-def number_of(node: tree.Node) -> tree.Constant | None:
+def number_of(node: tree.SqlNode) -> tree.Constant | None:
     """The constant number a node stands for, if it does."""
     if isinstance(node, tree.Negate):
         return negated(node)
@@ -76,8 +76,8 @@ def constant_of(number: Number) -> tree.Constant:
     return tree.Constant("int" if -(1 << 31) <= number < 1 << 31 else "long", number)
 
 
-def wide(value: Number, other: Number) -> Number:
-    """An integer beside a double becomes one, and loses what a double cannot hold."""
+def widened(value: Number, other: Number) -> Number:
+    """The value as a double if the other one is a double."""
     return float(value) if isinstance(other, float) else value
 
 

@@ -22,7 +22,7 @@ def subscription_of(topic: str, tags: str | None = SUB_ALL, sql: str | None = No
 
 
 def _check_separators(tags: str | None) -> None:
-    """`a,b` would be one tag that nobody sends."""
+    """Raise BadTagExpression for tags separated by anything but `||`: `a,b` would be one tag."""
     if tags is not None and not isinstance(tags, str):
         raise BadTagExpression(f"tags is {tags!r:.80}: it is one text, as in 'a || b'")
     for part in (tags or "").split("||"):

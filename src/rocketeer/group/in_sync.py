@@ -14,19 +14,19 @@ from rocketeer.answers import AnswersInOrder, Schedule, at_once
 from rocketeer.model.offsets import LogOffset
 
 
-class Outcome(Enum):
+class ConfirmOutcome(Enum):
     """What became of a message that waited to be confirmed."""
 
     CONFIRMED = "every in-sync member has it"
     UNKNOWN = "this broker is no longer the leader: the message may be kept or not"
 
 
-Done = Callable[[Outcome], None]
+OnGroupConfirmed = Callable[[ConfirmOutcome], None]
 NOTHING: Final = LogOffset(-1)
 
 
 class InSyncCount:
-    """Belongs to the loop thread. `advanced` is called whenever `confirmed` grew."""
+    """Counts up to where every in-sync member has the log, and answers those who wait. Belongs to the loop thread."""
 
     def __init__(
         self,
@@ -39,40 +39,32 @@ class InSyncCount:
     ) -> None:
         """`schedule`: thousands may be confirmed together."""
         self._me = me
-        self._set = frozenset(in_sync)
+        self.in_sync = frozenset(in_sync)
         self._changing: frozenset[int] | None = None
         self.min_in_sync = min_in_sync
         self._ends: dict[int, LogOffset] = {}
-        self._waiters: deque[tuple[LogOffset, Done]] = deque()
+        self._waiters: deque[tuple[LogOffset, OnGroupConfirmed]] = deque()
         self._answers = AnswersInOrder(self._answer_next, schedule)
         self.confirmed = confirmed
         """Only grows."""
         self.on_advanced: list[Callable[[LogOffset], None]] = []
         self._closed = False
-        assert me in self._set
-
-    @property
-    def in_sync(self) -> frozenset[int]:
-        return self._set
+        assert me in self.in_sync
 
     @property
     def counting(self) -> frozenset[int]:
         """Those that must have a message: of both sets during a change."""
-        return self._set if self._changing is None else self._set | self._changing
+        return self.in_sync if self._changing is None else self.in_sync | self._changing
 
     @property
     def smallest(self) -> int:
         """How many members the set has for sure, whichever is in force."""
-        sets = (self._set,) if self._changing is None else (self._set, self._changing)
+        sets = (self.in_sync,) if self._changing is None else (self.in_sync, self._changing)
         return min(map(len, sets))
 
     @property
     def is_enough(self) -> bool:
         return self.smallest >= self.min_in_sync
-
-    @property
-    def is_changing(self) -> bool:
-        return self._changing is not None
 
     @property
     def waiting(self) -> int:
@@ -85,41 +77,41 @@ class InSyncCount:
     # --- the set -----------------------------------------------------------------------------
 
     def begin_change(self, members: Iterable[int]) -> None:
-        """A transaction for this set is about to be sent."""
+        """Count the members of this set as well: a transaction for it is about to be sent."""
         assert self._changing is None, "one change at a time"
         self._changing = frozenset(members)
         assert self._me in self._changing
 
     def settle_change(self, members: Iterable[int]) -> None:
-        """The record says so: the change was made or it was not."""
-        self._set = frozenset(members)
+        """End the change: the record says whether it was made."""
+        self.in_sync = frozenset(members)
         self._changing = None
         self._count()
 
     # --- what members have -------------------------------------------------------------------
 
-    def has(self, member: int, end: LogOffset) -> None:
-        """A member (we, too) has the log below `end`, in this epoch."""
+    def note_progress(self, member: int, end: LogOffset) -> None:
+        """Record that a member (or we) has the log below `end` in this epoch."""
         # Our disk may tell of an earlier part of the log later. What another member has may become less: it was cut.
         self._ends[member] = max(end, self.end_of(member)) if member == self._me else end
         if member in self.counting:
             self._count()
 
-    def gone(self, member: int) -> None:
-        """A connection is lost: what the member has is not known until it says so again."""
+    def forget_member(self, member: int) -> None:
+        """Forget how far a member is, because its connection is lost."""
         self._ends.pop(member, None)
 
-    def wait(self, end: LogOffset, done: Done) -> None:
+    def wait(self, end: LogOffset, done: OnGroupConfirmed) -> None:
         """Call back once: at once, later, or when this broker ceases to lead. `end`s come in rising order."""
         if self._closed:
-            done(Outcome.UNKNOWN)
+            done(ConfirmOutcome.UNKNOWN)
         elif end <= self.confirmed and not self._answers.is_answering:
-            done(Outcome.CONFIRMED)
+            done(ConfirmOutcome.CONFIRMED)
         else:
             self._waiters.append((end, done))
 
     def close(self) -> None:
-        """This broker leads no longer."""
+        """Answer all waiters with UNKNOWN, or CONFIRMED where that is known: this broker no longer leads."""
         self._closed = True
         self._answers.finish()
 
@@ -140,5 +132,5 @@ class InSyncCount:
         if not waiters or (waiters[0][0] > self.confirmed and not self._closed):
             return False
         end, done = waiters.popleft()
-        done(Outcome.CONFIRMED if end <= self.confirmed else Outcome.UNKNOWN)
+        done(ConfirmOutcome.CONFIRMED if end <= self.confirmed else ConfirmOutcome.UNKNOWN)
         return True

@@ -9,10 +9,10 @@ from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.frames import (
     BEAT_NUMBER,
     HELLO_BYTES_MAX,
-    Frame,
-    FrameReader,
+    FrameKind,
+    GroupFrame,
     Hello,
-    Kind,
+    MemberFrameReader,
     data_header,
     decode,
     frame,
@@ -59,7 +59,7 @@ class Follower:
         self._on_ack = on_ack
         self._on_promise = on_promise
         self._on_close = on_close
-        self._frames = FrameReader(payload_bytes_max=HELLO_BYTES_MAX)
+        self._frames = MemberFrameReader(payload_bytes_max=HELLO_BYTES_MAX)
         self._sender = LogSender(
             sock,
             sent_log,
@@ -81,15 +81,15 @@ class Follower:
     def _read(self, data: memoryview) -> None:
         self.heard_s = self._clock()
         for each in self._frames.feed(data):
-            if not isinstance(each, Frame):
+            if not isinstance(each, GroupFrame):
                 raise ReplicationError("a follower sends log bytes")
             self._take(each)
             if self.closed:
                 return
 
-    def _take(self, each: Frame) -> None:
+    def _take(self, each: GroupFrame) -> None:
         if self.hello is None:
-            if each.kind is not Kind.HELLO:
+            if each.kind is not FrameKind.HELLO:
                 raise ReplicationError("a member begins with HELLO")
             self._greet(decode(each.payload, Hello))
             return
@@ -97,7 +97,7 @@ class Follower:
             raise ReplicationError(
                 f"member {self.member} is in epoch {each.epoch}, this leader in {self.epoch}"
             )
-        if each.kind is Kind.ACK:
+        if each.kind is FrameKind.ACK:
             sent = self._sender.sent_offset
             if each.offset > sent:
                 raise ReplicationError(
@@ -106,7 +106,7 @@ class Follower:
             if each.offset > self.acknowledged:
                 self.acknowledged = each.offset
                 self._on_ack(self)
-        elif each.kind is Kind.PROMISE and len(each.payload) == BEAT_NUMBER.size:
+        elif each.kind is FrameKind.PROMISE and len(each.payload) == BEAT_NUMBER.size:
             self._on_promise(self, BEAT_NUMBER.unpack(each.payload)[0])
         else:
             raise ReplicationError(f"a follower sends {each.kind.name}")
@@ -114,8 +114,8 @@ class Follower:
     def _greet(self, hello: Hello) -> None:
         start, answer = self._admit(self, hello)
         self.hello = hello
-        self._sender.next_offset = start
-        self._sender.say(answer)
+        self._sender.start_at(start)
+        self._sender.send_control(answer)
         self.wake()
 
     # --- what goes ---------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Follower:
 
     def beat(self, confirmed: LogOffset, number: int) -> None:
         if self.hello is not None:
-            self._sender.say(frame(Kind.BEAT, self.epoch, confirmed, BEAT_NUMBER.pack(number)))
+            self._sender.send_control(frame(FrameKind.BEAT, self.epoch, confirmed, BEAT_NUMBER.pack(number)))
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -134,7 +134,9 @@ class Follower:
         """The connection has ended, or the member sent what no member sends: then it is told why it is refused."""
         if isinstance(error, ReplicationError):
             log.error("member refused remote=%s reason=%s", self.remote, error)
-            self._sender.say(frame(Kind.REFUSED, self.epoch, 0, str(error).encode()[:4096]))
+            self._sender.send_control(
+                frame(FrameKind.REFUSED, self.epoch, payload=str(error).encode()[:4096])
+            )
         self.close(str(error))
 
     def _lost(self, error: Exception) -> None:

@@ -15,13 +15,13 @@ from typing import Final
 
 import msgspec
 
-from rocketeer.errors import EtcdAway, GroupError, ReplicationError
+from rocketeer.errors import EtcdUnavailable, GroupError, ReplicationError
 from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.epochs import common_end
-from rocketeer.group.frames import Hello, Kind, Welcome, check_sizes, frame
+from rocketeer.group.frames import FrameKind, Hello, Welcome, check_sizes, frame
 from rocketeer.group.in_sync import InSyncCount
 from rocketeer.group.leader_link import Follower
-from rocketeer.group.registry import Registry, View
+from rocketeer.group.registry import GroupSnapshot, Registry
 from rocketeer.group.state import GroupState, Leader, MemberIdentity, grown, handed_over, kept, shrunk
 from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.log_sender import SentLog
@@ -83,7 +83,7 @@ class Leadership:
         self._beats: dict[int, float] = {}
         self._beat_at_s = 0.0
         self._leased_until_s = clock() + lease_s * MARGIN
-        self._marks: dict[int, tuple[int, float]] = {}
+        self._last_seen: dict[int, tuple[int, float]] = {}
         self._changing: asyncio.Task[None] | None = None
         self._closed = False
         self.deposed: Deposed | None = None
@@ -112,14 +112,14 @@ class Leadership:
 
     # --- the log -----------------------------------------------------------------------------
 
-    def grew(self) -> None:
-        """The log has more than before: have it sent."""
+    def log_grew(self) -> None:
+        """Wake the senders of all followers: the log has grown."""
         for follower in self.followers.values():
             follower.wake()
 
-    def has(self, end: LogOffset) -> None:
-        """We ourselves have the log below `end`, as safe as it has to be."""
-        self.count.has(self.me.member, end)
+    def note_progress(self, end: LogOffset) -> None:
+        """Record that this member itself has the log below `end` (on disk, if sends wait for that)."""
+        self.count.note_progress(self.me.member, end)
 
     # --- members -----------------------------------------------------------------------------
 
@@ -155,14 +155,14 @@ class Leadership:
             if before is not None:
                 before.close("it connected again")
             self.followers[hello.member] = follower
-            self._marks[hello.member] = (high, self._clock())
+            self._last_seen[hello.member] = (high, self._clock())
             log.info("member follows member=%d from=%d end=%d", hello.member, start, high)
         welcome = Welcome(self.epochs, low, high)
-        return start, frame(Kind.WELCOME, self.epoch, start, msgspec.json.encode(welcome))
+        return start, frame(FrameKind.WELCOME, self.epoch, start, msgspec.json.encode(welcome))
 
     def acknowledged(self, follower: Follower) -> None:
         if self.followers.get(follower.member) is follower:
-            self.count.has(follower.member, follower.acknowledged)
+            self.count.note_progress(follower.member, follower.acknowledged)
 
     def promised(self, follower: Follower, number: int) -> None:
         sent_s = self._beats.get(number)
@@ -172,7 +172,7 @@ class Leadership:
     def closed(self, follower: Follower) -> None:
         if self.followers.get(follower.member) is follower:
             del self.followers[follower.member]
-            self.count.gone(follower.member)
+            self.count.forget_member(follower.member)
 
     # --- keeping house -----------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Leadership:
         for member, follower in self.followers.items():
             assert follower.hello is not None
             known = self.state.in_sync.get(member)
-            caught_up = max(self.count.confirmed, self._marks[member][0])
+            caught_up = max(self.count.confirmed, self._last_seen[member][0])
             if known != follower.hello.incarnation and follower.acknowledged >= caught_up:
                 self._begin(self.count.in_sync | {member})
                 return
@@ -218,17 +218,17 @@ class Leadership:
     def _lags(self, member: int, now_s: float) -> bool:
         """Whether it has not acknowledged for too long what was there then, or has not been heard of."""
         follower = self.followers.get(member)
-        mark = self._marks.get(member)
-        if mark is None:
-            mark = self._marks[member] = (self._log.max_offset, now_s)
+        seen = self._last_seen.get(member)
+        if seen is None:
+            seen = self._last_seen[member] = (self._log.max_offset, now_s)
         if (
             follower is not None
-            and follower.acknowledged >= mark[0]
+            and follower.acknowledged >= seen[0]
             and now_s - follower.heard_s < self._lag_s_max
         ):
-            self._marks[member] = (self._log.max_offset, now_s)
+            self._last_seen[member] = (self._log.max_offset, now_s)
             return False
-        return now_s - mark[1] > self._lag_s_max
+        return now_s - seen[1] > self._lag_s_max
 
     # --- transactions ------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Leadership:
                     await asyncio.to_thread(self._remember, wanted)
                     self._settle(wanted)
                     return
-            except EtcdAway as error:
+            except EtcdUnavailable as error:
                 log.warning("in-sync set not changed yet wanted=%s reason=%s", sorted(members), error)
                 await asyncio.sleep(AGAIN_S)
 
@@ -283,7 +283,7 @@ class Leadership:
                     return grown(state, member, incarnation)
         return None
 
-    def _ours(self, view: View) -> GroupState:
+    def _ours(self, view: GroupSnapshot) -> GroupState:
         state = view.state
         if state is None:
             raise Deposed("the group's record is gone from etcd: it was emptied. Restore it")
@@ -291,7 +291,7 @@ class Leadership:
             raise Deposed(f"member {state.leader.member} leads epoch {state.epoch}")
         return state
 
-    def seen(self, view: View) -> None:
+    def seen(self, view: GroupSnapshot) -> None:
         """What etcd says now; raises nothing, `deposed` tells. A person may have taken a member out of the set."""
         try:
             state = self._ours(view)
@@ -301,7 +301,7 @@ class Leadership:
         if state.version > self.state.version and self._changing is None and self.deposed is None:
             self._begin(frozenset(state.in_sync), is_made=True)
 
-    async def hand_over(self, view: View, member: int) -> None:
+    async def hand_over(self, view: GroupSnapshot, member: int) -> None:
         """Leave the lead to another, which has everything. Nothing more is confirmed here, whatever comes of it."""
         state, peer = self._ours(view), view.live.get(member)
         if peer is None or not state.has(member, peer.incarnation):

@@ -4,6 +4,7 @@ The store's id is made with the store: a folder that was emptied or replaced is 
 the kernel's boot belongs to it as well: what a machine had in memory only is gone when it comes back.
 """
 
+import logging
 import secrets
 from pathlib import Path
 from threading import RLock
@@ -14,9 +15,11 @@ import msgspec
 from rocketeer.config import FlushMode
 from rocketeer.errors import GroupError
 from rocketeer.group.epochs import within
-from rocketeer.group.state import GroupState
+from rocketeer.group.state import GroupState, MemberIdentity
 from rocketeer.model.offsets import LogOffset
 from rocketeer.store.table_file import load_table, save_table
+
+log = logging.getLogger(__name__)
 
 FOLDER: Final = "group"
 FILE_NAME: Final = "member.json"
@@ -25,7 +28,7 @@ NOWHERE: Final = LogOffset(1 << 62)
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class MemberState(msgspec.Struct, frozen=True):
     store: str
     """The store's id."""
     group: str = ""
@@ -54,11 +57,11 @@ class MemberFile:
                 raise GroupError(
                     f"{self._path} cannot be read: start this member with an empty store, or restore the file"
                 )
-            self.now = Remembered(store=secrets.token_hex(8))
+            self.now = MemberState(store=secrets.token_hex(8))
             self._save(self.now)
         else:
             try:
-                self.now = msgspec.json.decode(text, type=Remembered)
+                self.now = msgspec.json.decode(text, type=MemberState)
             except msgspec.MsgspecError as error:
                 raise GroupError(f"{self._path} cannot be understood: {error}") from None
 
@@ -82,7 +85,7 @@ class MemberFile:
                 f"{now.epoch}, version {now.version}: etcd was set back. Restore its newest state"
             )
 
-    def saw(self, state: GroupState) -> None:
+    def save_record(self, state: GroupState) -> None:
         """Make the record's epoch and version durable, if they are news."""
         with self._lock:
             self.check(state)
@@ -91,21 +94,21 @@ class MemberFile:
                 self._replace(group=state.group, epoch=state.epoch, version=state.version)
 
     def set_epochs(self, epochs: list[tuple[int, LogOffset]]) -> None:
-        """Whose log ours is, all of it: a leader's that we follow, or our own as the leader."""
+        """Save the epochs of our log: the leader's that we follow, or our own as the leader."""
         if epochs != self.now.epochs or self.now.damaged_from != NOWHERE:
             self._replace(epochs=epochs, damaged_from=NOWHERE)
 
-    def cut(self, end: LogOffset) -> None:
-        """The log ends there now, off the disk."""
+    def save_cut(self, end: LogOffset) -> None:
+        """Save that the log was cut at `end`, after it was cut on disk."""
         sound = NOWHERE if end <= self.now.damaged_from else self.now.damaged_from
         self._replace(epochs=within(self.now.epochs, end), damaged_from=sound)
         self.lower_confirmed(end)
 
-    def distrust(self) -> None:
-        """The disk failed, or the log lost something: this store is not what it was, and comes back as a new one."""
+    def renew_store_id(self) -> None:
+        """Take a new store id: this disk failed or lost data, so the member returns as a new one."""
         self._replace(store=secrets.token_hex(8))
 
-    def damaged(self, offset: LogOffset) -> None:
+    def save_damage(self, offset: LogOffset) -> None:
         """The log has lost what stood there: another incarnation, and nobody's copy from there on."""
         with self._lock:
             if offset < self.now.damaged_from:
@@ -117,7 +120,7 @@ class MemberFile:
             self._save(now)
             self.now = now
 
-    def _save(self, now: Remembered) -> None:
+    def _save(self, now: MemberState) -> None:
         save_table(self._path, msgspec.json.encode(now).decode())
 
     # --- how far all was confirmed -----------------------------------------------------------
@@ -130,7 +133,7 @@ class MemberFile:
             return LogOffset(0)
 
     def save_confirmed(self, confirmed: LogOffset) -> None:
-        """May be lost: then less is known, never more."""
+        """Save the confirmed offset, without sync: an older value after a crash is harmless."""
         temporary = self._folder / f"{CONFIRMED_NAME}.tmp"
         temporary.write_text(str(confirmed))
         temporary.replace(self._folder / CONFIRMED_NAME)
@@ -139,3 +142,31 @@ class MemberFile:
         """What the log lost (a person accepted that) is not confirmed when others stand in its place."""
         if self.load_confirmed() > log_end:
             self.save_confirmed(log_end)
+
+
+class OwnIdentity:
+    """Who this member is now. Belongs to the loop thread."""
+
+    def __init__(self, file: MemberFile, member_id: int, flush_mode: FlushMode) -> None:
+        self._file = file
+        self._member_id = member_id
+        self._flush_mode = flush_mode
+        self.now = self._made()
+
+    def _made(self) -> MemberIdentity:
+        incarnation = self._file.incarnation(self._flush_mode)
+        return MemberIdentity(self._member_id, incarnation, secrets.token_hex(8))
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the store has become another one since."""
+        return self._file.incarnation(self._flush_mode) != self.now.incarnation
+
+    def renew(self) -> bool:
+        """Whether the log was found damaged as the store opened. Then this member has a new incarnation: it is no
+        longer the one that the record calls in sync, or leader."""
+        if not self.is_outdated:
+            return False
+        log.critical("another incarnation: the log has lost something, and is copied again")
+        self.now = self._made()
+        return True

@@ -17,12 +17,14 @@ GREETING_S_MAX: Final = 5.0
 
 
 class MembersPort:
-    """Belongs to the loop thread. `lead` and `rest` say whether followers are let in."""
+    """The port where followers connect; `lead` and `stop_leading` say whether they are let in. Belongs to the loop
+    thread."""
 
     def __init__(self, host: str, port: int, clock: BootClock) -> None:
         self._port = PeerPort(
             host,
             port,
+            security=PeerSecurity(),
             peer="member",
             purpose=PURPOSE,
             silence_s_max=GREETING_S_MAX,
@@ -35,33 +37,33 @@ class MembersPort:
         self._led: tuple[Leadership, SentLog] | None = None
 
     def open(self) -> None:
-        """Raises PortInUse."""
+        """Listen on the members' port. Raises PortInUse."""
         self._port.open()
 
     def lead(self, leadership: Leadership, sent_log: SentLog, security: PeerSecurity) -> None:
         self._led = leadership, sent_log
-        self._port.security = security
+        self._port.set_security(security)
 
-    def rest(self) -> None:
+    def stop_leading(self) -> None:
         """Stop leading: let no followers in, and close the connections of those that are here."""
         self._led = None
-        self._port.send_away()
+        self._port.cancel_sign_ins()
         for link in list(self._links):
             link.close("this member leads no longer")
 
     def close(self) -> None:
-        self.rest()
+        self.stop_leading()
         self._port.close()
 
     def tick(self) -> None:
-        """Whoever connects and says nothing is sent away."""
+        """Close connections that have not said who they are in time."""
         now_s = self._clock()
         for link in list(self._links):
             if link.hello is None and now_s - link.began_s > GREETING_S_MAX:
                 link.close("it did not say who it is")
 
     def _has_room(self) -> bool:
-        return self._led is not None and len(self._links) + self._port.coming < CONNECTIONS_MAX
+        return self._led is not None and len(self._links) + self._port.signing_in_count < CONNECTIONS_MAX
 
     def _make_room(self) -> bool:
         """Send away the oldest that has not said who it is."""

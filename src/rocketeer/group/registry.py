@@ -24,8 +24,8 @@ LeaderRequest = Literal["switch", "recover"]
 
 
 @dataclass(frozen=True)
-class View:
-    """All of it at one moment."""
+class GroupSnapshot:
+    """The group's state record and its live members in etcd, at one revision."""
 
     cluster: str
     """etcd's own id."""
@@ -47,7 +47,7 @@ class Registry:
 
     # --- reading and changing ----------------------------------------------------------------
 
-    async def read(self) -> View:
+    async def read(self) -> GroupSnapshot:
         found = await self._etcd.range(self._prefix)
         live = {}
         prefix = f"{self._prefix}members/"
@@ -57,7 +57,7 @@ class Registry:
         record = found.values.get(f"{self._prefix}state")
         wanted = found.values.get(f"{self._prefix}switch")
         recovering = found.values.get(f"{self._prefix}recover")
-        return View(
+        return GroupSnapshot(
             found.cluster,
             found.revision,
             None if record is None else decode_state(record.value),
@@ -67,8 +67,8 @@ class Registry:
             None if recovering is None else int(recovering.value),
         )
 
-    async def change(self, view: View, state: GroupState) -> bool:
-        """Replace the record that was read; False when it was changed meanwhile. EtcdAway: read it again."""
+    async def change(self, view: GroupSnapshot, state: GroupState) -> bool:
+        """Replace the record that was read; False when it was changed meanwhile. EtcdUnavailable: read it again."""
         return await self._etcd.put_if(f"{self._prefix}state", encode_state(state), view.state_revision)
 
     # --- being alive -------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def elected(state: GroupState, live: Mapping[int, LiveMember], me: MemberIdentit
 
 
 def shrunk(state: GroupState, member: int) -> GroupState:
-    """Only the leader asks for it; it stays in the set itself."""
+    """The state without this member in the in-sync set; only the leader asks for it."""
     if member == state.leader.member:
         raise GroupError("the leader cannot leave the set that it leads")
     return _next(state, in_sync={each: life for each, life in state.in_sync.items() if each != member})
@@ -146,7 +146,7 @@ def grown(state: GroupState, member: int, incarnation: str) -> GroupState:
 
 
 def kept(state: GroupState) -> GroupState:
-    """The same set once more. A transaction that was never answered may be on its way still: it fails after this."""
+    """The same state with a new version, which makes any transaction still on its way fail."""
     return _next(state)
 
 

@@ -34,7 +34,9 @@ class _TopicAndBody(msgspec.Struct, frozen=True, gc=False):
     """What may be given by position."""
 
     topic: str
+    """Where it is sent to."""
     body: bytes
+    """What it says: bytes of any kind."""
 
 
 class Message(_TopicAndBody, frozen=True, kw_only=True, gc=False):
@@ -61,9 +63,12 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, gc=False):
     """
 
     tags: str | None = None
+    """One word by which consumers choose."""
     keys: str | Sequence[str] | None = None
     properties: Mapping[str, str] = {}
+    """Further texts by name, the user's own."""
     flag: int = 0
+    """A number of the user's own, 32 bits; brokers keep it."""
     delay_level: int = 0
     wait_stored: bool = True
     sharding_key: str | None = None

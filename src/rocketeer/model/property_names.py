@@ -78,3 +78,7 @@ RESERVED: Final = frozenset(
         TTL, UNIQ_KEY, WAIT,
     }
 )  # fmt: skip
+FIRST_SENDING: Final = frozenset({PRODUCER_ID, PRODUCER_SEQ, DEDUP_ID})
+"""Marks of one sending: a broker takes a message that has them again for the first one, and stores nothing."""
+NOT_SENT_AGAIN: Final = RESERVED | FIRST_SENDING
+"""What a new message made of a stored one may not have: its own sending gives it these anew."""

@@ -8,5 +8,8 @@ class MessageQueue:
     """Ordered by topic, broker name, queue id: members in any language must sort a group's queues alike."""
 
     topic: str
+    """The topic it is a part of."""
     broker_name: str
+    """The broker that has it: a master and its slaves have one name."""
     queue_id: int
+    """0 .. n - 1 within its topic and broker."""

@@ -21,19 +21,31 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
+    """Whether every member of a group gets each message, or one of them."""
+
     BROADCASTING = "BROADCASTING"
+    """Every member gets each message."""
     CLUSTERING = "CLUSTERING"
+    """One of them does."""
 
 
 class ConsumeFromWhere(StrEnum):
+    """Where a group begins that has no offset of a queue yet."""
+
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    """With what comes from now on; where nothing of the queue was deleted yet, with its first message."""
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
         "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
     )
+    """An old name of CONSUME_FROM_LAST_OFFSET."""
     CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    """An old name of CONSUME_FROM_LAST_OFFSET, whatever it says: RocketMQ's clients do so, too."""
     CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    """An old name of CONSUME_FROM_LAST_OFFSET."""
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    """With the oldest message that is there."""
     CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+    """With what was stored since `consume_timestamp`."""
 
 
 @dataclass(frozen=True, slots=True)

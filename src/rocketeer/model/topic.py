@@ -27,12 +27,19 @@ class TopicConfig(JavaValue, frozen=True):
     """A topic as the broker keeps it and the name server learns it."""
 
     name: str = java("topicName", "")
+    """The topic's name."""
     read_queues: I32 = java("readQueueNums", 16)
+    """So many queues are consumed from, on each broker."""
     write_queues: I32 = java("writeQueueNums", 16)
+    """So many queues are sent to, on each broker."""
     perm: I32 = Perm.READ | Perm.WRITE
+    """What it may be used for: 2 write, 4 read, 6 both."""
     filter_type: str = java("topicFilterType", "SINGLE_TAG")
+    """`SINGLE_TAG` or `MULTI_TAG`; the second only marks the stored messages."""
     sys_flag: I32 = java("topicSysFlag", 0)
+    """RocketMQ's own bits: whether it is of a unit, and subscribed to by units."""
     order: bool = False
+    """Whether its queues are written down at the name servers, so that they stay the same."""
 
     def __str__(self) -> str:
         """As RocketMQ's error texts and tools show a topic."""
@@ -83,6 +90,8 @@ SYSTEM_TOPICS: Final = frozenset(
         OFFSET_MOVED_EVENT,
     }
 )
+WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+"""In these messages wait for their time: when that is stands in their queue entries, in place of the tag's hash."""
 NOT_FOR_CLIENTS: Final = frozenset(
     {
         SCHEDULE_TOPIC,

@@ -12,13 +12,13 @@ from rocketeer.clock import Clock
 from rocketeer.errors import ConfigError, RequestRefused
 from rocketeer.model.data_version import DataVersion
 from rocketeer.nameserver.kv_table import ORDER_TOPICS, KvTable
-from rocketeer.nameserver.live_config import LiveConfig
-from rocketeer.nameserver.route_table import OldEpoch, RouteTable, TooMany
+from rocketeer.nameserver.live_config import NameServerLiveConfig
+from rocketeer.nameserver.route_table import LimitReached, RouteTable, StaleEpoch
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.kv import encode_kv_table
-from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
+from rocketeer.protocol.bodies.properties import decode_settings, encode_settings
 from rocketeer.protocol.bodies.register import (
-    Registration,
+    RegistrationBody,
     body_crc32,
     reading_registration,
     reading_topic_table,
@@ -64,11 +64,11 @@ VERSION_REGISTRATION = 37
 
 @dataclass(frozen=True)
 class NameServerState:
-    """What the handlers work on."""
+    """The tables, settings and clock that the handlers work on."""
 
     routes: RouteTable
     kv: KvTable
-    config: LiveConfig
+    config: NameServerLiveConfig
     clock: Clock
 
     def sweep(self) -> None:
@@ -142,7 +142,7 @@ def register(
 
 
 async def _register_large(state: NameServerState, command: Command, connection: Connection) -> Command:
-    """Taking in the frame was enough for this turn of the loop."""
+    """103 for a large body: in slices, beginning with the next turn of the loop."""
     return await in_slices(_registering(state, command, connection))
 
 
@@ -174,9 +174,9 @@ def _registering(state: NameServerState, command: Command, connection: Connectio
             now_ms=state.now_ms(),
             epoch=header.group_epoch or 0,
         )
-    except TooMany as refusal:
+    except LimitReached as refusal:
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(refusal)) from None
-    except OldEpoch as refusal:
+    except StaleEpoch as refusal:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(refusal)) from None
     answer = RegisterBrokerReplyHeader()
     if master is not None:
@@ -194,12 +194,12 @@ def _check_names(names: Iterable[str]) -> None:
         )
 
 
-def _reading(command: Command, header: RegisterBrokerHeader) -> Steps[Registration]:
+def _reading(command: Command, header: RegisterBrokerHeader) -> Steps[RegistrationBody]:
     if not command.body:
-        return Registration({}, DataVersion(0, 0), [])
+        return RegistrationBody({}, DataVersion(0, 0), [])
     if command.version < VERSION_REGISTRATION:
         table = yield from reading_topic_table(command.body)
-        return Registration(table.configs, table.version, [])
+        return RegistrationBody(table.configs, table.version, [])
     return (yield from reading_registration(command.body, compressed=header.compressed))
 
 
@@ -259,7 +259,7 @@ def cluster_info(state: NameServerState, command: Command) -> Command | Awaitabl
 def topics_of_cluster(
     state: NameServerState, header: GetTopicsByClusterHeader, command: Command
 ) -> Command | Awaitable[Command]:
-    """224."""
+    """224: the topics of a cluster."""
     return run_sliced(_listed(command, state.routes.topics_of_cluster(header.cluster)))
 
 
@@ -272,7 +272,7 @@ def system_topics(state: NameServerState, command: Command) -> Command:
 
 
 def delete_topic(state: NameServerState, header: DeleteTopicInNamesrvHeader, command: Command) -> Command:
-    """216."""
+    """216: delete a topic."""
     state.routes.delete_topic(header.topic, header.cluster_name)
     return reply(command)
 
@@ -280,23 +280,22 @@ def delete_topic(state: NameServerState, header: DeleteTopicInNamesrvHeader, com
 def wipe_write_perm(
     state: NameServerState, header: BrokerNameHeader, command: Command
 ) -> Command | Awaitable[Command]:
-    """205."""
-
-    def steps() -> Steps[Command]:
-        changed = yield from state.routes.wipe_write_perm(header.broker_name)
-        return reply(command, ext=WipeWritePermReplyHeader(topics=changed))
-
-    return run_sliced(steps())
+    """205: take a broker out of service for writers."""
+    return _perm_changed(command, state.routes.wipe_write_perm(header.broker_name), WipeWritePermReplyHeader)
 
 
 def add_write_perm(
     state: NameServerState, header: BrokerNameHeader, command: Command
 ) -> Command | Awaitable[Command]:
-    """327."""
+    """327: put a broker back into service for writers."""
+    return _perm_changed(command, state.routes.add_write_perm(header.broker_name), AddWritePermReplyHeader)
 
+
+def _perm_changed(
+    command: Command, changing: Steps[int], kind: Callable[..., Header]
+) -> Command | Awaitable[Command]:
     def steps() -> Steps[Command]:
-        changed = yield from state.routes.add_write_perm(header.broker_name)
-        return reply(command, ext=AddWritePermReplyHeader(topics=changed))
+        return reply(command, ext=kind(topics=(yield from changing)))
 
     return run_sliced(steps())
 
@@ -305,13 +304,13 @@ def add_write_perm(
 
 
 async def put_kv(state: NameServerState, header: PutKvConfigHeader, command: Command) -> Command:
-    """100."""
+    """100: set a value of the key-value table."""
     await state.kv.put(header.namespace, header.key, header.value)
     return reply(command)
 
 
 def get_kv(state: NameServerState, header: KvKeyHeader, command: Command) -> Command:
-    """101."""
+    """101: get a value of the key-value table."""
     value = state.kv.get(header.namespace, header.key)
     if value is None:
         remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
@@ -320,13 +319,13 @@ def get_kv(state: NameServerState, header: KvKeyHeader, command: Command) -> Com
 
 
 async def delete_kv(state: NameServerState, header: KvKeyHeader, command: Command) -> Command:
-    """102: also for a key that is not there."""
+    """102: delete a key of the key-value table, which need not be there."""
     await state.kv.delete(header.namespace, header.key)
     return reply(command)
 
 
 def list_kv(state: NameServerState, header: GetKvListHeader, command: Command) -> Command:
-    """219."""
+    """219: the keys and values of a namespace."""
     table = state.kv.namespace(header.namespace)
     if table is None:
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
@@ -339,7 +338,7 @@ def update_config(state: NameServerState, command: Command) -> Awaitable[Command
     That is done in the turn of who asks, before there is something to await.
     """
     try:
-        changes = decode_properties(command.body)
+        changes = decode_settings(command.body)
         if any(state.config.is_locked(key) for key in changes):
             raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         state.config.check(changes)
@@ -359,4 +358,4 @@ async def _change_config(state: NameServerState, changes: Mapping[str, str], com
 
 def get_config(state: NameServerState, command: Command) -> Command:
     """319: every key with its value, a line each."""
-    return reply(command, body=encode_properties(state.config.properties()))
+    return reply(command, body=encode_settings(state.config.properties()))

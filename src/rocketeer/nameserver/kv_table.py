@@ -22,11 +22,11 @@ ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 Spaces = Mapping[str, Mapping[str, str]]
 
 
-class _File(msgspec.Struct):
+class _KvFile(msgspec.Struct):
     table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict, name="configTable")
 
 
-_decoder = msgspec.json.Decoder(_File)
+_decoder = msgspec.json.Decoder(_KvFile)
 
 
 def encode_spaces(spaces: Spaces) -> str:

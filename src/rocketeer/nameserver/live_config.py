@@ -9,10 +9,9 @@ import dataclasses
 from collections.abc import Mapping
 
 from rocketeer.config import NamesrvConfig
-from rocketeer.config.changing import with_changes
-from rocketeer.config.keys import NAMESRV_CLASSES, find_key, nearest_key
+from rocketeer.config.changing import check_change, with_changes
 from rocketeer.config.properties import properties_text
-from rocketeer.config.settings import Role, effective_properties
+from rocketeer.config.settings import ServerRole, effective_properties
 from rocketeer.errors import ConfigError, StoreError
 from rocketeer.observe.log_lines import set_log_level
 from rocketeer.store.table_file import save_table
@@ -24,32 +23,28 @@ LOCKED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "
 _TEXT_CHARS_MAX = 128 << 10
 
 
-class LiveConfig:
+class NameServerLiveConfig:
     def __init__(self, config: NamesrvConfig, extras: Mapping[str, str] | None = None) -> None:
-        self._config = config
+        self.value = config
         self._extras = dict(extras or {})
         """Keys that are RocketMQ's and that nothing here reads; kept for those who ask."""
         self._turn = asyncio.Lock()
 
-    @property
-    def value(self) -> NamesrvConfig:
-        return self._config
-
     def properties(self) -> dict[str, str]:
-        return effective_properties(self._config, role=Role.NAMESRV, extras=self._extras)
+        return effective_properties(self.value, role=ServerRole.NAMESRV, extras=self._extras)
 
     def is_locked(self, key: str) -> bool:
-        return key in LOCKED_KEYS or key in self._config.config_black_list.split(";")
+        return key in LOCKED_KEYS or key in self.value.config_black_list.split(";")
 
     def check(self, changes: Mapping[str, str]) -> None:
         """ConfigError for what `update` would refuse now."""
-        changed(self._config, self._extras, changes)
+        changed(self.value, self._extras, changes)
 
     async def update(self, changes: Mapping[str, str]) -> None:
         """Change some keys; ConfigError names the one that cannot be, StoreError says the disk refuses."""
         async with self._turn:
-            config, extras = changed(self._config, self._extras, changes)
-            text = properties_text(effective_properties(config, role=Role.NAMESRV, extras=extras))
+            config, extras = changed(self.value, self._extras, changes)
+            text = properties_text(effective_properties(config, role=ServerRole.NAMESRV, extras=extras))
             if len(text) > _TEXT_CHARS_MAX:
                 raise ConfigError(
                     f"all settings together have {len(text)} characters, more than {_TEXT_CHARS_MAX}"
@@ -58,7 +53,7 @@ class LiveConfig:
                 await asyncio.to_thread(save_table, config.config_path, text)
             except OSError as error:
                 raise StoreError(f"cannot write {config.config_path}: {error.strerror or error}") from error
-            self._config, self._extras = config, extras
+            self.value, self._extras = config, extras
             set_log_level(config.log_level)
 
 
@@ -74,20 +69,15 @@ def changed(
     }
     for name, text in changes.items():
         _check(name, text, is_read=name in fields)
-    server = with_changes(config.server, changes, Role.NAMESRV)
+    server = with_changes(config.server, changes, ServerRole.NAMESRV)
     others = {name: text for name, text in changes.items() if name not in fields}
-    ours = dataclasses.replace(with_changes(config, changes, Role.NAMESRV), server=server)
+    ours = dataclasses.replace(with_changes(config, changes, ServerRole.NAMESRV), server=server)
     return ours, {**extras, **others}
 
 
 def _check(name: str, text: str, *, is_read: bool) -> None:
-    key = find_key(name, NAMESRV_CLASSES)
-    if key is None:
-        meant = nearest_key(name, NAMESRV_CLASSES)
-        raise ConfigError(f"unknown key {name}" + (f"; did you mean {meant}?" if meant else ""))
+    key = check_change(name, text, ServerRole.NAMESRV)
     if key.since == "ours" and not is_read:
         raise ConfigError(f"{name} is read at the start; it cannot be changed while the name server runs")
     if not key.is_of_4_9 and not is_read:
         raise ConfigError(f"{name} is a key of RocketMQ 5 and has no effect here")
-    if not key.accepts(text):
-        raise ConfigError(f"{name}={text}: expected {key.expected}")

@@ -35,21 +35,21 @@ SWEPT_AT_ONCE = 256
 """A broker with no more topics than this is swept when it goes."""
 
 
-class TooMany(RocketeerError):
-    """There are as many brokers, or routes, as may be."""
+class LimitReached(RocketeerError):
+    """A limit of brokers or routes is reached."""
 
     def __init__(self, what: str, key: str, limit: int) -> None:
         super().__init__(f"{what}: more than the {limit} that {key} allows")
 
 
-class OldEpoch(RocketeerError):
+class StaleEpoch(RocketeerError):
     """A leader of the past: its group has another one, which is registered here."""
 
     def __init__(self, broker_name: str, epoch: int, known: int) -> None:
         super().__init__(f"{broker_name} is led in epoch {known}: the leader of epoch {epoch} is not taken")
 
 
-class Master(NamedTuple):
+class MasterAddress(NamedTuple):
     """What a slave learns when it registers."""
 
     address: str
@@ -62,7 +62,7 @@ class Evicted(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Alive:
+class _LiveBroker:
     """One registered process."""
 
     broker_name: str
@@ -106,7 +106,7 @@ class RouteTable:
         self._routes = 0
         self._registrations = 0
         self._gone: deque[_Broker] = deque()
-        self._alive: dict[str, _Alive] = {}
+        self._alive: dict[str, _LiveBroker] = {}
         self._brokers: dict[str, _Broker] = {}
         self._clusters: dict[str, set[str]] = {}
         self._topics: dict[str, dict[str, _Queues]] = {}
@@ -126,9 +126,9 @@ class RouteTable:
         connection: object,
         now_ms: int,
         epoch: int = 0,
-    ) -> Steps[Master | None]:
-        """Take a broker in, or its heartbeat; a slave is told its master. TooMany when there is no room, OldEpoch
-        for a leader whose group has a newer one.
+    ) -> Steps[MasterAddress | None]:
+        """Take a broker in, or its heartbeat; a slave is told its master. LimitReached when there is no room,
+        StaleEpoch for a leader whose group has a newer one.
 
         Topics are merged, never removed: brokers may send only those that changed. They are read when the
         data version is new, or the broker took this place (name, id) just now; else only the time is noted.
@@ -139,14 +139,14 @@ class RouteTable:
             self._check_epoch(broker_name, epoch)
         before = self._alive.get(address)
         if before is None and len(self._alive) >= self._brokers_max:
-            raise TooMany("brokers registered here", "limitBrokers", self._brokers_max)
+            raise LimitReached("brokers registered here", "limitBrokers", self._brokers_max)
         if before is not None and (before.broker_name, before.broker_id) != (broker_name, broker_id):
             # It changed its role (a slave becomes master) or its name: it leaves the old place.
             self._leave_place(before, keep_name=broker_name)
             before = None
         self._take_place(cluster, broker_name, broker_id, address)
         was_refused = before is not None and before.refused
-        alive = _Alive(
+        alive = _LiveBroker(
             broker_name, broker_id, ha_address, version, now_ms, connection, epoch, refused=was_refused
         )
         self._alive[address] = alive
@@ -176,10 +176,6 @@ class RouteTable:
         alive.heard_ms = now_ms
         return True
 
-    def evict(self, now_ms: int, expiry_ms: int) -> list[Evicted]:
-        """All of `evicting` at once."""
-        return [found for found in self.evicting(now_ms, expiry_ms) if found is not None]
-
     def evicting(self, now_ms: int, expiry_ms: int) -> Iterator[Evicted | None]:
         """Forget every broker not heard of for over `expiry_ms`, one a step; the caller closes its connection.
 
@@ -192,10 +188,6 @@ class RouteTable:
                 yield Evicted(address, alive.connection)
             elif number % LOOKED_AT_ONCE == 0:
                 yield None
-
-    def connection_closed(self, connection: object) -> list[str]:
-        """All of `closing` at once."""
-        return finish(self.closing(connection))
 
     def closing(self, connection: object) -> Steps[list[str]]:
         """Forget every broker whose latest registration came through this connection."""
@@ -228,11 +220,8 @@ class RouteTable:
 
     # --- questions ---------------------------------------------------------------------------
 
-    def route(self, topic: str) -> Route | None:
-        return finish(self.routing(topic))
-
     def routing(self, topic: str) -> Steps[Route | None]:
-        """As `route`, a broker a step; who goes away meanwhile is left out."""
+        """Where the topic lives, a broker a step; who goes away meanwhile is left out."""
         queues: list[QueueData] = []
         brokers: list[BrokerData] = []
         for name, data in self._live_queues(topic):
@@ -255,11 +244,8 @@ class RouteTable:
         alive = self._alive.get(address)
         return None if alive is None else alive.version
 
-    def brokers(self) -> dict[str, BrokerData]:
-        return dict(self.each_broker())
-
     def each_broker(self) -> Iterator[tuple[str, BrokerData]]:
-        """With its name; who comes or goes meanwhile may be left out."""
+        """Each broker with its name; who comes or goes meanwhile may be left out."""
         for name in list(self._brokers):
             if name in self._brokers:
                 yield name, self._broker_data(name)
@@ -320,7 +306,7 @@ class RouteTable:
         master = None if broker is None else broker.addresses.get(MASTER_ID)
         known = 0 if master is None else self._alive[master].epoch
         if epoch < known:
-            raise OldEpoch(name, epoch, known)
+            raise StaleEpoch(name, epoch, known)
 
     def _take_place(self, cluster: str, name: str, broker_id: int, address: str) -> None:
         """Put the address in its place; another who was there is forgotten: the latest to register wins."""
@@ -338,7 +324,7 @@ class RouteTable:
             del self._alive[other]
         broker.addresses[broker_id] = address
 
-    def _leave_place(self, alive: _Alive, keep_name: str | None = None) -> None:
+    def _leave_place(self, alive: _LiveBroker, keep_name: str | None = None) -> None:
         """Make the place free; a name without addresses goes, with its queues, unless it is to be kept."""
         name = alive.broker_name
         broker = self._brokers[name]
@@ -378,9 +364,9 @@ class RouteTable:
     def _forget(self, address: str) -> None:
         self._leave_place(self._alive.pop(address))
 
-    def _master_of(self, name: str) -> Master | None:
+    def _master_of(self, name: str) -> MasterAddress | None:
         address = self._brokers[name].addresses.get(MASTER_ID)
-        return None if address is None else Master(address, self._alive[address].ha_address)
+        return None if address is None else MasterAddress(address, self._alive[address].ha_address)
 
     def _broker_data(self, name: str) -> BrokerData:
         broker = self._brokers[name]
@@ -390,12 +376,12 @@ class RouteTable:
 
     def _merge_topics(
         self, name: str, topics: Iterable[TopicConfig], *, only_new: bool
-    ) -> Steps[TooMany | None]:
+    ) -> Steps[LimitReached | None]:
         """What a later registration has said meanwhile stays. The refusal if there is no room for all of them."""
         self._registrations += 1
         told = self._registrations
         broker = self._brokers[name]
-        refusal: TooMany | None = None
+        refusal: LimitReached | None = None
         for topic in topics:
             if self._brokers.get(name) is not broker:  # it went away meanwhile
                 return refusal
@@ -415,12 +401,13 @@ class RouteTable:
             yield
         return refusal
 
-    def _refusal(self, queues: Mapping[str, _Queues]) -> TooMany | None:
-        """For a broker's topic that is new and whose other brokers have these."""
+    def _refusal(self, queues: Mapping[str, _Queues]) -> LimitReached | None:
+        """Why there is no room for a new topic of a broker, None if there is; `queues` are other brokers' of that
+        topic."""
         if self._routes >= self._routes_max:
-            return TooMany("topics of all brokers together", "limitRoutes", self._routes_max)
+            return LimitReached("topics of all brokers together", "limitRoutes", self._routes_max)
         if not queues and len(self._topics) >= self._topics_max:
-            return TooMany("topics that any broker has", "limitRouteTopics", self._topics_max)
+            return LimitReached("topics that any broker has", "limitRouteTopics", self._topics_max)
         return None
 
     def _drop_queues(self, topic: str, name: str) -> None:

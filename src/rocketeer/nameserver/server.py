@@ -8,9 +8,10 @@ from rocketeer.clock import Clock, SystemClock
 from rocketeer.config import NamesrvConfig
 from rocketeer.nameserver.handlers import NameServerState, handlers
 from rocketeer.nameserver.kv_table import KvTable
-from rocketeer.nameserver.live_config import LiveConfig
+from rocketeer.nameserver.live_config import NameServerLiveConfig
 from rocketeer.nameserver.metrics import metrics_server
 from rocketeer.nameserver.route_table import RouteTable
+from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.remoting.limits import RequestLimits
@@ -52,7 +53,7 @@ class NameServer:
         self._config = config
         self._kv = KvTable(config.kv_config_path, limits)
         self._state = NameServerState(
-            self.routes, self._kv, LiveConfig(config, extras), clock or SystemClock()
+            self.routes, self._kv, NameServerLiveConfig(config, extras), clock or SystemClock()
         )
         server = config.server
         answered = handlers(self._state)
@@ -71,6 +72,7 @@ class NameServer:
         self._tls = ReloadingContext(
             server_tls(TlsMode(server.tls_mode), load_tls_properties(server.tls_file))
         )
+        counters = Counters()
         guards = (self._let_in,) if config.acl_enable else ()
         router = Router(
             answered,
@@ -82,8 +84,9 @@ class NameServer:
                     RequestCode.UPDATE_NAMESRV_CONFIG: ("limitSettingsBytes", server.limits.settings_bytes),
                 },
             ),
+            on_answered=counters.answered_by_router,
         )
-        self._metrics = metrics_server(config, self.routes, router, self._tls)
+        self._metrics = metrics_server(config, self.routes, counters, self._tls)
         self._remoting = RemotingServer(
             router.process,
             on_close=self._connection_closed,
@@ -153,7 +156,7 @@ class NameServer:
         return self._access.checking(command, connection.remote)
 
     async def _watch_files(self) -> None:
-        """Accounts and certificates that change are in force without a restart."""
+        """Reload account and certificate files periodically."""
         while True:
             await asyncio.sleep(FILES_WATCH_S)
             await asyncio.to_thread(self._tls.refresh)

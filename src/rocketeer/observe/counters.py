@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.steps import Steps
 
@@ -114,7 +115,7 @@ class Counters:
         self,
         pair: tuple[str, str],
         queue_id: int,
-        next_offset: int,
+        next_offset: QueueOffset,
         messages: int,
         size: int,
         from_disk: bool,

@@ -40,7 +40,7 @@ class Piece(NamedTuple):
         return gzip.decompress(self.data) if self.is_packed else self.data
 
 
-class Body:
+class MetricsBody:
     """A page as it is sent, to any number of scrapers."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -49,7 +49,7 @@ class Body:
         self.size = sum(piece.size for piece in pieces)
 
     @classmethod
-    def of(cls, data: bytes) -> "Body":
+    def of(cls, data: bytes) -> "MetricsBody":
         return cls([Piece(data, len(data), False)])
 
     def plain(self) -> Iterator[bytes]:
@@ -84,7 +84,7 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class Page:
+class MetricsPage:
     """One answer to a scrape. All series of a family stand together, whatever order they come in."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class Page:
         self._plain_bytes += len(data)
         return piece
 
-    def body(self) -> Steps[Body]:
+    def body(self) -> Steps[MetricsBody]:
         """All of it; nothing may be added any more."""
         pieces: list[Piece] = []
         lines: list[str] = []
@@ -165,7 +165,7 @@ class Page:
             lines += series.lines
             chars += series.chars
         pieces.append(self._piece(lines + self._behind))
-        return Body(pieces)
+        return MetricsBody(pieces)
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -122,5 +122,5 @@ class History(Generic[K]):
         return Figures(*(span.figure(row, count, now_s, self._start_s) for span in self._spans))
 
     def minute(self, key: K, count: int, now_s: float) -> Figure:
-        """The first of `figures`."""
+        """The growth over the last minute."""
         return self._minute.figure(self._rows.get(key), count, now_s, self._start_s)

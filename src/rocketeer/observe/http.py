@@ -22,7 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from rocketeer.errors import PortInUse
-from rocketeer.observe.exposition import CONTENT_TYPE, Body
+from rocketeer.observe.exposition import CONTENT_TYPE, MetricsBody
+from rocketeer.remoting.server import TlsContext
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,7 @@ ACCEPT_PAUSE_S: Final = 0.003
 
 TLS_HELLO: Final = 0x16
 
-MakePage = Callable[[], Awaitable[Body]]
-TlsContext = Callable[[], ssl.SSLContext | None]
+MakePage = Callable[[], Awaitable[MetricsBody]]
 
 
 def _no_tls() -> ssl.SSLContext | None:
@@ -69,7 +69,7 @@ class MetricsServer:
         self._pages = pages
         self._server: ThreadingHTTPServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._being_made: dict[str, asyncio.Task[Body]] = {}
+        self._being_made: dict[str, asyncio.Task[MetricsBody]] = {}
         self.answering = threading.Lock()
         """Held while a piece of an answer is made or sent: of many threads that do so at once the loop would have to
         wait for each."""
@@ -81,7 +81,7 @@ class MetricsServer:
         return int(self._server.server_address[1])
 
     async def start(self) -> None:
-        """Raises PortInUse."""
+        """Start to serve pages. Raises PortInUse."""
         self._loop = asyncio.get_running_loop()
         server = self
 
@@ -101,20 +101,20 @@ class MetricsServer:
             self._server.server_close()
             self._server = None
 
-    def page(self, path: str) -> "Future[Body] | None":
+    def page(self, path: str) -> "Future[MetricsBody] | None":
         """Called in the server's threads; None for a path there is nothing at."""
         if path not in self._pages or self._loop is None:
             return None
         return asyncio.run_coroutine_threadsafe(self._shared(path), self._loop)
 
-    async def _shared(self, path: str) -> Body:
+    async def _shared(self, path: str) -> MetricsBody:
         task = self._being_made.get(path)
         if task is None:
             task = self._being_made[path] = asyncio.ensure_future(self._make(path))
             task.add_done_callback(lambda done: self._being_made.pop(path, None))
         return await asyncio.shield(task)
 
-    async def _make(self, path: str) -> Body:
+    async def _make(self, path: str) -> MetricsBody:
         return await self._pages[path]()
 
 
@@ -150,7 +150,7 @@ class _Server(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever goes before it has its answer is worth no trace."""
+        """Log an error of a connection; a scraper that closed early is logged at debug level only."""
         error = sys.exception()
         if isinstance(error, OSError):
             log.debug("scraper gone by=%s error=%s", client_address[0], error)
@@ -216,20 +216,22 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0].rstrip("/") or "/metrics"
         future = self.metrics.page(path)
         if future is None:
-            self._answer(HTTPStatus.NOT_FOUND, Body.of(b"metrics are at /metrics and /metrics/exporter\n"))
+            self._answer(
+                HTTPStatus.NOT_FOUND, MetricsBody.of(b"metrics are at /metrics and /metrics/exporter\n")
+            )
             return
         try:
             body = future.result(PAGE_S)
         except TookTooLong:
             future.cancel()
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, Body.of(b"the server is too busy\n"))
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, MetricsBody.of(b"the server is too busy\n"))
         except Exception:
             log.exception("metrics page failed path=%s", path)
-            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, Body.of(b"see the server's log\n"))
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, MetricsBody.of(b"see the server's log\n"))
         else:
             self._answer(HTTPStatus.OK, body)
 
-    def _answer(self, status: HTTPStatus, body: Body) -> None:
+    def _answer(self, status: HTTPStatus, body: MetricsBody) -> None:
         with self.metrics.answering:
             head, pieces = self._made(status, body)
         ends_s = time.monotonic() + ANSWER_S
@@ -259,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
             with self.metrics.answering:
                 left = left[self.connection.send(left) :]
 
-    def _made(self, status: HTTPStatus, body: Body) -> tuple[bytes, Iterable[bytes]]:
+    def _made(self, status: HTTPStatus, body: MetricsBody) -> tuple[bytes, Iterable[bytes]]:
         """Head and body as they are to be sent: not here, for the reader may be slow."""
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE)

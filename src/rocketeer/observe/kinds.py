@@ -20,7 +20,7 @@ ASKED_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FigureKind:
     """Counts since the start, by key: a topic, `topic@group`, or the cluster."""
 
     counts: Callable[[], Steps[Mapping[str, int]]]
@@ -32,10 +32,12 @@ class Kind:
     """Only keys that somebody asks for are kept, from then on."""
 
 
-def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, Kind]:
+def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, FigureKind]:
     return {
-        "TOPIC_PUT_NUMS": Kind(stored.messages, lambda topic: _of_topic(stored, topic, 0)),
-        "TOPIC_PUT_SIZE": Kind(stored.bytes, lambda topic: _of_topic(stored, topic, 1), "TOPIC_PUT_NUMS"),
+        "TOPIC_PUT_NUMS": FigureKind(stored.messages, lambda topic: _of_topic(stored, topic, 0)),
+        "TOPIC_PUT_SIZE": FigureKind(
+            stored.bytes, lambda topic: _of_topic(stored, topic, 1), "TOPIC_PUT_NUMS"
+        ),
         "GROUP_GET_NUMS": _gets(counters, lambda gets: gets.messages, PULLS),
         "GROUP_GET_SIZE": _gets(counters, lambda gets: gets.bytes, PULLS),
         PULLS: _gets(counters, lambda gets: gets.pulls),
@@ -43,7 +45,7 @@ def kinds(counters: Counters, stored: StoredTopics, cluster: str) -> dict[str, K
         "GROUP_GET_FROM_DISK_SIZE": _gets(counters, lambda gets: gets.disk_bytes, "GROUP_GET_FROM_DISK_NUMS"),
         "GROUP_GET_LATENCY": _queue_gets(counters, lambda queue: int(queue.ms), QUEUE_PULLS),
         QUEUE_PULLS: _queue_gets(counters, lambda queue: queue.pulls),
-        "SNDBCK_PUT_NUMS": Kind(
+        "SNDBCK_PUT_NUMS": FigureKind(
             lambda: _by_pair(counters.sent_back, lambda count: count),
             _known(lambda key: counters.sent_back.get(_pair(key))),
         ),
@@ -65,7 +67,7 @@ def _known(count: Callable[[str], int | None]) -> Callable[[str], Steps[int | No
 
 
 def _by_pair(table: Mapping[tuple[str, str], V], value: Callable[[V], int]) -> Steps[dict[str, int]]:
-    """What is not 0."""
+    """The counts that are not 0, by `topic@group`."""
     counts: dict[str, int] = {}
     for pair in list(table):
         entry = table.get(pair)
@@ -76,16 +78,18 @@ def _by_pair(table: Mapping[tuple[str, str], V], value: Callable[[V], int]) -> S
     return counts
 
 
-def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | None = None) -> Kind:
+def _gets(counters: Counters, value: Callable[[GroupGets], int], events: str | None = None) -> FigureKind:
     def count(key: str) -> int | None:
         gets = counters.gets.get(_pair(key))
         return None if gets is None else value(gets) or None
 
-    return Kind(lambda: _by_pair(counters.gets, value), _known(count), events)
+    return FigureKind(lambda: _by_pair(counters.gets, value), _known(count), events)
 
 
-def _queue_gets(counters: Counters, figure: Callable[[QueueGets], int], events: str | None = None) -> Kind:
-    """Of `queue@topic@group`."""
+def _queue_gets(
+    counters: Counters, figure: Callable[[QueueGets], int], events: str | None = None
+) -> FigureKind:
+    """A figure of pulls by `queue@topic@group`."""
     asked: dict[str, None] = {}
 
     def value(key: str) -> int | None:
@@ -107,15 +111,15 @@ def _queue_gets(counters: Counters, figure: Callable[[QueueGets], int], events: 
         yield
         return {key: found for key in asked if (found := value(key)) is not None}
 
-    return Kind(counts, _known(count), events, from_first_question=True)
+    return FigureKind(counts, _known(count), events, from_first_question=True)
 
 
-def _total(cluster: str, value: Callable[[], int]) -> Kind:
+def _total(cluster: str, value: Callable[[], int]) -> FigureKind:
     def counts() -> Steps[dict[str, int]]:
         yield
         return {cluster: value()}
 
-    return Kind(counts, _known(lambda key: value() if key == cluster else None))
+    return FigureKind(counts, _known(lambda key: value() if key == cluster else None))
 
 
 def _pair(key: str) -> tuple[str, str]:

@@ -80,7 +80,7 @@ class _Condition:
     unsaid: int = 0
 
 
-class Repeats:
+class RepeatLimit:
     """Decides whether a line is said: the first of a condition is, then one a minute, two minutes, four ... an hour.
 
     A condition that was not seen for as long as its last interval is over; the next line of it is a first one. Pure:
@@ -90,8 +90,8 @@ class Repeats:
     def __init__(self) -> None:
         self._conditions: dict[tuple[object, ...], _Condition] = {}
 
-    def said(self, key: tuple[object, ...], now_s: float) -> str | None:
-        """None: not now. Else what to add to the line: how often it was not said."""
+    def suffix_if_due(self, key: tuple[object, ...], now_s: float) -> str | None:
+        """None if the line is to be suppressed, else the text to append: how often it was suppressed before."""
         known = self._conditions.get(key)
         if known is None or now_s - known.seen_s > known.interval_s:
             self._conditions.pop(key, None)
@@ -124,7 +124,7 @@ def condition_of(record: logging.LogRecord) -> tuple[object, ...]:
 
 
 def shorten(record: logging.LogRecord) -> None:
-    """What a peer makes long must not fill the memory, nor the disk."""
+    """Shorten a record's arguments, message and trace, which a peer may have made long."""
     if isinstance(record.args, tuple):
         record.args = tuple(map(_short, record.args))
     message = record.msg if isinstance(record.msg, str) and not record.args else record.getMessage()
@@ -148,19 +148,19 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
-class OnceInAWhile(logging.Handler):
+class RepeatingWarnings(logging.Handler):
     """Passes records on to the handlers that write them; warnings of a lasting condition only now and then."""
 
     def __init__(self, handlers: list[logging.Handler], now_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._handlers = handlers
         self._now_s = now_s
-        self._repeats = Repeats()
+        self._repeats = RepeatLimit()
 
     def emit(self, record: logging.LogRecord) -> None:
         shorten(record)
         if record.levelno >= logging.WARNING:
-            said = self._repeats.said(condition_of(record), self._now_s())
+            said = self._repeats.suffix_if_due(condition_of(record), self._now_s())
             if said is None:
                 return
             if said:

@@ -18,7 +18,7 @@ class Rates:
         self._samples.append((now_s, totals))
 
     def over(self, name: str, span_s: int) -> float | None:
-        """A second, over the last `span_s`; None until the samples reach so far back."""
+        """The growth a second over the last `span_s`; None until the samples reach so far back."""
         samples = self._samples
         if not samples:
             return None

@@ -20,14 +20,14 @@ PUT_TIMES_S: Final = 60.0
 TOTALS: Final = ("put", "found", "missed", "transferred", "got")
 
 
-class Averaged(NamedTuple):
+class MeanFigure(NamedTuple):
     """A figure, and its mean for each event that added to it."""
 
     figure: Figure
     average: float
 
 
-class Days:
+class DayTotals:
     """What totals were at midnight, today and yesterday; they are counts since the start."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Recorder:
         self.stored = stored
         self._clock = clock
         self.rates = Rates(TOTALS)
-        self.days = Days()
+        self.days = DayTotals()
         self.start_ms = clock.now_ms()
         self._start_s = clock.monotonic_s()
         self._kinds = kinds(counters, stored, cluster)
@@ -67,7 +67,7 @@ class Recorder:
         """When it was, and what had been counted then; the last two of these."""
 
     def start(self) -> None:
-        """The store is open: what is in it was there before."""
+        """Begin to count, when the store is open: what is in it was there before."""
         self.stored.start()
         self.start_ms = self._clock.now_ms()
         self.rates.sample(self._clock.monotonic_s(), (0,) * len(TOTALS))
@@ -98,7 +98,7 @@ class Recorder:
             yield from history.sample((yield from kind.counts()), now_s)
 
     def _look_at_sizes(self, put: int, now_s: float) -> None:
-        """A slice; without new messages only now and then (a slave's come by another way)."""
+        """Add up sizes for a slice; without new messages only now and then (a slave's come by another way)."""
         if put == self._put_before and now_s - self._looked_s < SAMPLE_S:
             return
         until_s = time.perf_counter() + CATCH_UP_S
@@ -122,7 +122,7 @@ class Recorder:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def figures(self, name: str, key: str) -> Steps[tuple[Averaged, Averaged, Averaged] | None]:
+    def figures(self, name: str, key: str) -> Steps[tuple[MeanFigure, MeanFigure, MeanFigure] | None]:
         """Over the last minute, hour and day; None for what was never counted. `catch_up` first, for sizes."""
         kind = self._kinds.get(name)
         if kind is None or name in EVENTS:
@@ -132,12 +132,12 @@ class Recorder:
             return None
         sums = self._figures(name, key, count)
         if kind.events is None:
-            minute, hour, day = (Averaged(each, 1.0 if each.sum else 0.0) for each in sums)
+            minute, hour, day = (MeanFigure(each, 1.0 if each.sum else 0.0) for each in sums)
             return minute, hour, day
         times = (yield from self._kinds[kind.events].count(key)) or 0
         events = self._figures(kind.events, key, times)
         minute, hour, day = (
-            Averaged(each, each.sum / times.sum if times.sum else 0.0)
+            MeanFigure(each, each.sum / times.sum if times.sum else 0.0)
             for each, times in zip(sums, events, strict=True)
         )
         return minute, hour, day
@@ -169,7 +169,7 @@ class Recorder:
         return 0.0 if count is None else self.tps_of(name, key, count)
 
     def tps_of(self, name: str, key: str, count: int) -> float:
-        """The same of a count that is known."""
+        """How fast a known count grew in the last minute, a second."""
         return self._histories[name].minute(key, count, self._clock.monotonic_s()).tps if count else 0.0
 
     def _figures(self, name: str, key: str, count: int) -> Figures:

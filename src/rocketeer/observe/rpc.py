@@ -1,13 +1,13 @@
 """How long requests took, by code: a part of both servers' pages."""
 
 from rocketeer.observe.counters import RPC_BUCKETS_MS, UNKNOWN_CODE, Counters
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import MetricsPage
 from rocketeer.observe.families import RPC_LATENCY
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.steps import Steps
 
 
-def add_rpc(page: Page, counters: Counters) -> Steps[None]:
+def add_rpc(page: MetricsPage, counters: Counters) -> Steps[None]:
     for (request, response, held), times in list(counters.rpc.items()):
         labels = page.labels(
             protocol_type="remoting",

@@ -12,6 +12,7 @@ import numpy as np
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.steps import Steps
 from rocketeer.store.queue_entry import ENTRY_BYTES, ENTRY_COLUMNS
+from rocketeer.store.read_queue import ReadQueue
 
 READ_ENTRIES: Final = 8_192
 """Looked at in one step: some 50 us."""
@@ -22,44 +23,24 @@ TOPICS_AT_ONCE: Final = 64
 SIZE_BUCKETS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 
 
-class Queue(Protocol):
-    """What is asked of a consume queue."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def queue_id(self) -> int: ...
-
-    @property
-    def min_offset(self) -> QueueOffset: ...
-
-    @property
-    def max_offset(self) -> QueueOffset: ...
-
-    def read(self, offset: QueueOffset, count: int) -> bytes:
-        """Entries from `offset` on, at most `count`, as their bytes."""
-        ...
-
-
-class Queues(Protocol):
+class QueueTablePort(Protocol):
     """What is asked of the store's table of queues."""
 
-    def walk(self) -> Iterator[Queue]:
+    def walk(self) -> Iterator[ReadQueue]:
         """One after the other, while queues come and go."""
         ...
 
-    def of_topic(self, topic: str) -> Mapping[int, Queue]:
+    def of_topic(self, topic: str) -> Mapping[int, ReadQueue]:
         """Its queues by id."""
         ...
 
 
 class _Seen:
-    """One queue since it was first seen."""
+    """One queue's state since it was first seen."""
 
     __slots__ = ("bytes", "queue", "seen", "start")
 
-    def __init__(self, queue: Queue, start: int) -> None:
+    def __init__(self, queue: ReadQueue, start: int) -> None:
         self.queue = queue
         self.start = start
         self.seen = start
@@ -68,9 +49,9 @@ class _Seen:
 
 
 class StoredTopics:
-    """Belongs to the loop thread, as the queues do."""
+    """Counts messages and bytes by topic since the start. Belongs to the loop thread, as the queues do."""
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: QueueTablePort) -> None:
         """`queues` are those of the store; made anew after a topic was deleted."""
         self._queues = queues
         self._seen: dict[str, dict[int, _Seen]] = {}
@@ -83,7 +64,7 @@ class StoredTopics:
         self.sizes_sum = 0
 
     def start(self) -> None:
-        """What the queues hold now was there before."""
+        """Begin to count: what the queues hold now was there before."""
         self._seen = {}
         for queue in self._queues.walk():
             self._seen.setdefault(queue.topic, {})[queue.queue_id] = _Seen(queue, queue.max_offset)
@@ -199,7 +180,7 @@ class StoredTopics:
         for queue_id in [queue_id for queue_id in seen if queue_id not in queues]:
             del seen[queue_id]
 
-    def _seen_of(self, queue: Queue) -> _Seen:
+    def _seen_of(self, queue: ReadQueue) -> _Seen:
         of_topic = self._seen.get(queue.topic)
         if of_topic is None:
             of_topic = self._seen[queue.topic] = {}

@@ -1,11 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Cuts whole frames off the front of bytes, fills large ones, compiled: the twins of what `frame.py` has."""
+"""Cuts whole frames off the front of bytes, fills large ones, compiled: the twins of `frames_plain.py`."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcpy
 
-from rocketeer.record._bytes cimport get32
+from rocketeer.protocol._frame_head cimport FRAME_PREFIX_BYTES, ROCKETMQ, FrameHead, read_frame_head
 
 cdef extern from "<sys/mman.h>" nogil:
     int madvise(void *address, size_t size, int advice)
@@ -17,27 +16,25 @@ cdef enum:
 
 def split_frames(bytes data not None, Py_ssize_t limit):
     cdef const char *at = PyBytes_AS_STRING(data)
-    cdef Py_ssize_t start = 0, end = PyBytes_GET_SIZE(data), size, header_bytes, stop
+    cdef const char *header
+    cdef Py_ssize_t start = 0, end = PyBytes_GET_SIZE(data)
+    cdef FrameHead head
     cdef list frames = []
-    while end - start >= 8:
-        size = <int32_t> get32(at + start)
-        header_bytes = get32(at + start + 4) & 0xFFFFFF
-        stop = start + 4 + size
-        if size < 4 or size + 4 > limit or header_bytes > size - 4 or <uint8_t> at[start + 4] > 1 or stop > end:
-            break
+    while read_frame_head(at + start, end - start, &head) and head.frame_bytes <= limit and head.kind <= ROCKETMQ:
+        header = at + start + FRAME_PREFIX_BYTES
         frames.append(
             (
-                <int> <uint8_t> at[start + 4],
-                PyBytes_FromStringAndSize(at + start + 8, header_bytes),
-                PyBytes_FromStringAndSize(at + start + 8 + header_bytes, size - 4 - header_bytes),
+                head.kind,
+                PyBytes_FromStringAndSize(header, head.header_bytes),
+                PyBytes_FromStringAndSize(header + head.header_bytes, head.body_bytes),
             )
         )
-        start = stop
+        start += head.frame_bytes
     return frames, start
 
 
-cdef class Filling:
-    """As `frame.FillingPlain`, without a copy at the end: the bytes are made at once and filled in their place."""
+cdef class PieceBuffer:
+    """As the twin, without a copy at the end: the bytes are made at once and filled in their place."""
 
     cdef bytes _whole
     cdef Py_ssize_t _filled

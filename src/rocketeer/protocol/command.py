@@ -23,21 +23,30 @@ class Command(msgspec.Struct, kw_only=True, gc=False):
     """One request or reply; `ext` holds the typed header's texts, `serialize` how the header is written."""
 
     code: int
+    """What is asked for, or how that ended."""
     opaque: int = 0
+    """The number by which a reply finds its request."""
     flag: int = 0
+    """Bit 0: a reply; bit 1: no reply is expected."""
     language: str = OUR_LANGUAGE
+    """Of the program that wrote it."""
     version: int = VERSION
+    """The number of RocketMQ's release that it speaks as."""
     remark: str | None = None
+    """Why it was refused."""
     ext: dict[str, str] = {}
     body: bytes = b""
+    """What goes with the header."""
     serialize: int = JSON
 
     @property
     def is_response(self) -> bool:
+        """Whether it is a reply."""
         return self.flag & FLAG_RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
+        """Whether no reply is expected."""
         return self.flag & FLAG_ONEWAY != 0
 
 
@@ -128,7 +137,7 @@ def encode_head(command: Command) -> bytes:
             binary_header.Fields(c.code, c.language, c.version, c.opaque, c.flag, c.remark, c.ext)
         )
     return json_header.encode(
-        json_header.Written(c.code, c.flag, c.language, c.opaque, c.version, c.remark, c.ext)
+        json_header.OutgoingHeader(c.code, c.flag, c.language, c.opaque, c.version, c.remark, c.ext)
     )
 
 
@@ -144,7 +153,7 @@ def encode_call(command: Command, opaque: int, *, oneway: bool = False) -> bytes
     if c.serialize != JSON:
         return encode(msgspec.structs.replace(c, opaque=opaque, flag=flag))
     head = json_header.encode(
-        json_header.Written(c.code, flag, c.language, opaque, c.version, c.remark, c.ext)
+        json_header.OutgoingHeader(c.code, flag, c.language, opaque, c.version, c.remark, c.ext)
     )
     return pack_frame(JSON, head, c.body)
 

@@ -1,96 +1,25 @@
 """Between the socket and the command: cuts a stream of bytes into frames, holding one incomplete frame.
 
-Frame, big-endian:
-
-    length i32 | kind u8, header length u24 | header | body
-    `-- counts everything behind itself
-
-kind 0 is a JSON header, 1 RocketMQ's binary one.
+`frame_layout.py` has what a frame is; what is done for each is compiled, or in plain Python.
 """
 
-import struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from rocketeer.compiled import COMPILED
-from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
+from rocketeer.errors import FrameTooLarge, ProtocolError
+from rocketeer.protocol.frame_layout import FRAME_BYTES_MAX as FRAME_BYTES_MAX
+from rocketeer.protocol.frame_layout import JSON as JSON
+from rocketeer.protocol.frame_layout import LENGTH
+from rocketeer.protocol.frame_layout import PREFIX as PREFIX
+from rocketeer.protocol.frame_layout import ROCKETMQ as ROCKETMQ
+from rocketeer.protocol.frame_layout import Frame as Frame
+from rocketeer.protocol.frame_layout import frame_error as frame_error
+from rocketeer.protocol.frames_plain import PieceBuffer as PieceBuffer
+from rocketeer.protocol.frames_plain import split_frames as split_frames
 from rocketeer.steps import Steps
 
-# The whole frame, its length field included; RocketMQ's own default.
-FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
-
-JSON: Final = 0
-ROCKETMQ: Final = 1
-
-LENGTH = struct.Struct(">i")
-PREFIX = struct.Struct(">iI")
-assert PREFIX.size == 8, "length, then the kind and header length that it counts"
-
-
-Frame: TypeAlias = tuple[int, bytes, bytes]
-"""One whole frame: kind (JSON or ROCKETMQ), header, body. A plain tuple, because one is made for every request."""
-
-
-def pack_frame(kind: int, header: bytes, body: bytes = b"") -> bytes:
-    """The bytes of one frame."""
-    size = 4 + len(header) + len(body)
-    if size + 4 > FRAME_BYTES_MAX:
-        raise FrameTooLarge(size=size + 4, limit=FRAME_BYTES_MAX)
-    return PREFIX.pack(size, kind << 24 | len(header)) + header + body
-
-
-def pack_prefix(kind: int, header_bytes: int, body_bytes: int) -> bytes:
-    """The first 8 bytes of a frame whose header and body are written behind it piece by piece."""
-    size = 4 + header_bytes + body_bytes
-    if size + 4 > FRAME_BYTES_MAX:
-        raise FrameTooLarge(size=size + 4, limit=FRAME_BYTES_MAX)
-    return PREFIX.pack(size, kind << 24 | header_bytes)
-
-
-def split_frames(data: bytes, limit: int) -> tuple[list[Frame], int]:
-    """The whole frames at the front of `data`, and where they end: the rest is incomplete, broken or nothing."""
-    frames: list[Frame] = []
-    at = 0
-    end = len(data)
-    unpack = PREFIX.unpack_from
-    while end - at >= 8:
-        size, mark = unpack(data, at)
-        stop = at + 4 + size
-        kind = mark >> 24
-        header_end = at + 8 + (mark & 0xFFFFFF)
-        if size < 4 or stop - at > limit or header_end > stop or kind > ROCKETMQ or stop > end:
-            break
-        frames.append((kind, data[at + 8 : header_end], data[header_end:stop]))
-        at = stop
-    return frames, at
-
-
-class Filling:
-    """Bytes of a known size that come piece by piece."""
-
-    __slots__ = ("_data", "_size")
-
-    def __init__(self, size: int) -> None:
-        self._data = bytearray()
-        self._size = size
-
-    def fill(self, data: bytes, start: int) -> int:
-        """Take what is missing from `data`, from `start` on; where what was taken ends."""
-        end = min(len(data), start + self._size - len(self._data))
-        self._data += memoryview(data)[start:end]
-        return end
-
-    def release(self, start: int, end: int) -> None:
-        """Nobody will read these bytes: the machine may have their memory back."""
-
-    def whole(self) -> bytes | None:
-        """All of it, once; None as long as some is missing."""
-        return bytes(self._data) if len(self._data) == self._size else None
-
-
-split_frames_plain = split_frames
-FillingPlain = Filling
 if COMPILED and not TYPE_CHECKING:
-    from rocketeer.protocol._frames import Filling, split_frames
+    from rocketeer.protocol._frames import PieceBuffer, split_frames
 
 _SMALL_BYTES = 4096
 
@@ -105,30 +34,43 @@ APART_BYTES: Final = (4 << 20) + (256 << 10)
 """Larger ones, which no message has by RocketMQ's limits, are cut into header and body at the same time."""
 
 
+def pack_frame(kind: int, header: bytes, body: bytes = b"") -> bytes:
+    """The bytes of one frame."""
+    return pack_prefix(kind, len(header), len(body)) + header + body
+
+
+def pack_prefix(kind: int, header_bytes: int, body_bytes: int) -> bytes:
+    """The first 8 bytes of a frame whose header and body are written behind it piece by piece."""
+    size = 4 + header_bytes + body_bytes
+    if size + 4 > FRAME_BYTES_MAX:
+        raise FrameTooLarge(size=size + 4, limit=FRAME_BYTES_MAX)
+    return PREFIX.pack(size, kind << 24 | header_bytes)
+
+
 class _LargeFrame:
     """A frame that has begun: one piece, or with `kind` header and body apart."""
 
-    __slots__ = ("_fillings", "_kind")
+    __slots__ = ("_kind", "_parts")
 
-    def __init__(self, fillings: list[Filling], kind: int | None) -> None:
-        self._fillings = fillings
+    def __init__(self, parts: list[PieceBuffer], kind: int | None) -> None:
+        self._parts = parts
         self._kind = kind
 
     def fill(self, data: bytes, start: int = 0) -> int:
-        for filling in self._fillings:
-            start = filling.fill(data, start)
+        for part in self._parts:
+            start = part.fill(data, start)
         return start
 
     def release(self, start: int, end: int) -> None:
-        for filling in self._fillings:
-            filling.release(start, end)
+        for part in self._parts:
+            part.release(start, end)
 
     def whole(self) -> bytes | Frame | None:
-        """Once it has all its bytes."""
+        """The frame, once it has all its bytes."""
         if self._kind is None:
-            return self._fillings[0].whole()
-        body = self._fillings[1].whole()
-        header = None if body is None else self._fillings[0].whole()
+            return self._parts[0].whole()
+        body = self._parts[1].whole()
+        header = None if body is None else self._parts[0].whole()
         return None if body is None or header is None else (self._kind, header, body)
 
 
@@ -162,7 +104,7 @@ class FrameSplitter:
         return frames
 
     def gather(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """What waited with `data` behind it, each piece for `split`; none as long as no whole frame is there."""
+        """Join what waited with `data`: pieces for `split`, none as long as no whole frame is there."""
         if self.error is not None:
             raise self.error
         if type(data) is not bytes:
@@ -201,7 +143,7 @@ class FrameSplitter:
         return bool(self._ready)
 
     def _keep(self, data: bytes) -> None:
-        """Of a frame that comes byte by byte not every byte may cost an object."""
+        """Keep an incomplete tail; small pieces are joined, so that a frame sent byte by byte costs few objects."""
         pending = self._pending
         if pending and len(data) < _SMALL_BYTES and len(pending[-1]) < _SMALL_BYTES:
             pending[-1] += data
@@ -226,23 +168,25 @@ class FrameSplitter:
         else:
             (size,) = LENGTH.unpack_from(data, at)
             mark = PREFIX.unpack_from(data, at)[1] if left >= 8 else 0
-            kind, header_bytes = mark >> 24, mark & 0xFFFFFF
-            if size < 4 or size + 4 > self._limit or kind > ROCKETMQ or header_bytes > size - 4:
-                return self._fail(frames, size, kind, header_bytes)
+            self.error = frame_error(size, mark, self._limit)
+            if self.error is not None:
+                if not frames:
+                    raise self.error
+                return frames
             self._need = size + 4 if left >= 8 else 8
         self._keep(data[at:])
         return frames
 
     def _begin_large(self) -> None:
-        """Not before so much of it is there: what a peer only announces takes no memory."""
+        """Begin to fill a large frame, once enough of it is there: what a peer only announces takes no memory."""
         _, mark = PREFIX.unpack_from(self._pending[0])
         header_bytes, start = mark & 0xFFFFFF, 0
         if self._need < APART_BYTES:
-            large = _LargeFrame([Filling(self._need)], None)
+            large = _LargeFrame([PieceBuffer(self._need)], None)
         else:
             start = PREFIX.size
-            body = Filling(self._need - PREFIX.size - header_bytes)
-            large = _LargeFrame([Filling(header_bytes), body], mark >> 24)
+            body = PieceBuffer(self._need - PREFIX.size - header_bytes)
+            large = _LargeFrame([PieceBuffer(header_bytes), body], mark >> 24)
         for piece in self._pending:
             large.fill(piece, start)
             start = 0
@@ -258,18 +202,3 @@ class FrameSplitter:
         self._large = None
         self._pending.clear()
         self.pending_bytes = 0
-
-    def _fail(self, frames: list[Frame], size: int, kind: int, header_bytes: int) -> list[Frame]:
-        if size + 4 > self._limit:
-            self.error = FrameTooLarge(size=size + 4, limit=self._limit)
-        elif size < 4:
-            self.error = BadFrame(f"frame announces a length of {size}; it must be at least 4")
-        elif kind > ROCKETMQ:
-            self.error = BadFrame(
-                f"frame announces header serialisation {kind}; 0 (JSON) and 1 (ROCKETMQ) exist"
-            )
-        else:
-            self.error = BadFrame(f"frame of {size} bytes announces a header of {header_bytes}")
-        if not frames:
-            raise self.error
-        return frames

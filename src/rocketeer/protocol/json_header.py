@@ -8,7 +8,7 @@ from rocketeer.errors import BadHeader
 from rocketeer.model.java_types import I32
 
 
-class Outer(msgspec.Struct, gc=False):
+class OuterHeader(msgspec.Struct, gc=False):
     """The fixed part; `ext_raw` is the JSON of `extFields`, not looked at yet (empty when there is none)."""
 
     code: I32
@@ -20,7 +20,7 @@ class Outer(msgspec.Struct, gc=False):
     ext_raw: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="extFields")
 
 
-class Written(msgspec.Struct, omit_defaults=True, rename={"ext": "extFields"}, gc=False):
+class OutgoingHeader(msgspec.Struct, omit_defaults=True, rename={"ext": "extFields"}, gc=False):
     """What we write; an empty remark or `extFields` is left out, as RocketMQ does."""
 
     code: int
@@ -32,7 +32,7 @@ class Written(msgspec.Struct, omit_defaults=True, rename={"ext": "extFields"}, g
     ext: dict[str, str] = {}
 
 
-_decode_outer = msgspec.json.Decoder(Outer, strict=False).decode
+_decode_outer = msgspec.json.Decoder(OuterHeader, strict=False).decode
 _decode_texts = msgspec.json.Decoder(dict[str, str]).decode
 _decode_raws = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder().encode
 NOT_THE_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def decode_outer(header: bytes) -> Outer:
+def decode_outer(header: bytes) -> OuterHeader:
     """The first phase; raises BadHeader."""
     try:
         return _decode_outer(header)
@@ -74,7 +74,7 @@ def _decode_bare_values(raw: msgspec.Raw | bytes) -> dict[str, str]:
         raise BadHeader(f"extFields are not JSON texts: {why}") from None
 
 
-def encode(header: Written) -> bytes:
+def encode(header: OutgoingHeader) -> bytes:
     """The bytes of a JSON header; raises BadHeader for half a surrogate pair, which UTF-8 cannot express."""
     try:
         return _encode(header)

@@ -27,7 +27,7 @@ class RecallHandle(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> "RecallHandle":
-        """Raises BadRecallHandle for anything else.
+        """Read a handle; raises BadRecallHandle for anything else.
 
         >>> RecallHandle.decode(RecallHandle("orders", "broker-a", 1700000000000, "7F01").encode()).topic
         'orders'

@@ -6,17 +6,13 @@ only; whoever speaks binary headers takes the general way.
 
 import json
 import re
-import struct
 from collections.abc import Mapping
 
-from rocketeer.errors import FrameTooLarge
 from rocketeer.protocol.codes import VERSION
 from rocketeer.protocol.command import FLAG_RESPONSE, OUR_LANGUAGE
-from rocketeer.protocol.frame import FRAME_BYTES_MAX, JSON
+from rocketeer.protocol.frame import JSON, pack_prefix
 
-PREFIX = struct.Struct(">ii")
 _SLOT = re.compile(rb"(?<!%)%(?:d|b|016X)")
-assert JSON == 0, "the kind's byte is left out of the prefix below: it is zero"
 
 
 class ReplyTemplate:
@@ -60,10 +56,7 @@ class ReplyTemplate:
     def frame(self, opaque: int, *values: int | bytes, body_bytes: int = 0) -> bytes:
         """The whole frame of a reply; without its body, which is written behind it, if that has `body_bytes`."""
         header = self._head % (opaque, *values)
-        size = len(header)
-        if size + body_bytes + 8 > FRAME_BYTES_MAX:
-            raise FrameTooLarge(size=size + body_bytes + 8, limit=FRAME_BYTES_MAX)
-        return PREFIX.pack(size + body_bytes + 4, size) + header
+        return pack_prefix(JSON, len(header), body_bytes) + header
 
 
 def _slot(kind: type[int] | type[bytes] | bytes) -> bytes:

@@ -20,7 +20,7 @@ def _releases() -> Iterator[str]:
 
 @cache
 def _names() -> tuple[str, ...]:
-    """In the order of their numbers; every release is preceded by its snapshot, which counts too."""
+    """All names in the order of their numbers; every release is preceded by its snapshot, which counts too."""
     early = ["SNAPSHOT", "ALPHA1", *(f"BETA{number}" for number in range(1, 6))]
     for number in range(6, 10):
         early += [f"BETA{number}_SNAPSHOT", f"BETA{number}"]

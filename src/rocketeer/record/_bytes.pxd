@@ -4,6 +4,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
+
 
 cdef inline void put32(char *to, uint32_t value) noexcept nogil:
     cdef uint8_t *at = <uint8_t *> to

@@ -5,14 +5,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdlib cimport free, realloc
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
-from rocketeer.record._bytes cimport get32
-from rocketeer.record._layout cimport HEAD_BYTES, MAGIC, MAGIC_AT, TAIL_BYTES
+from rocketeer.record._plain_record cimport whole_size
 from rocketeer.record._property_text cimport Property, next_property
 
-cdef class Growing:
+cdef class GrowableBuffer:
     """Memory that becomes more when it is needed."""
 
     cdef char *at
@@ -34,18 +33,16 @@ cdef class Growing:
 
 def step_through(buf, Py_ssize_t start, Py_ssize_t end):
     cdef Py_buffer view
-    cdef Growing found = Growing()
+    cdef GrowableBuffer found = GrowableBuffer()
     cdef Py_ssize_t at = start, count = 0
-    cdef int64_t size
-    cdef uint32_t magic
+    cdef Py_ssize_t size
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
         end = min(end, view.len)
         found.hold(((end - at) // 512 + 64) * 8)
-        while end - at >= 8:
-            size = <int32_t> get32(<const char *> view.buf + at)
-            magic = get32(<const char *> view.buf + at + MAGIC_AT)
-            if magic != MAGIC or size < HEAD_BYTES + TAIL_BYTES or size > end - at:
+        while True:
+            size = whole_size(<const char *> view.buf + at, end - at)
+            if not size:
                 break
             if (count + 1) * 8 > found.room:
                 found.hold((count + 1) * 8)
@@ -118,7 +115,7 @@ cdef bint is_repeated(const Property *pieces, Py_ssize_t at, Py_ssize_t stop) no
 
 
 def split_properties(const uint8_t[::1] data, const int64_t[::1] begin, const int64_t[::1] end):
-    cdef Growing held = Growing()
+    cdef GrowableBuffer held = GrowableBuffer()
     cdef Py_ssize_t count = begin.shape[0], first, found = 0, kept, i, j
     cdef int64_t name_bytes = 0, value_bytes = 0
     cdef bytes starts = PyBytes_FromStringAndSize(NULL, 4 * (count + 1))

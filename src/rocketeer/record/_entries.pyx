@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""The loop of a slave, compiled: from log bytes to dispatch entries. `entry.entry_at` says what an entry is.
+"""From log bytes to dispatch entries, compiled. `entry.entry_at` says what an entry is.
 
 Only plain records, one behind the other; at whatever is rare or wrong it stops, and `entry_at` decides.
 """
@@ -11,10 +11,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from rocketeer.record cimport _layout
 from rocketeer.record._bytes cimport get32, get64, hash_text
-from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
-from rocketeer.record._property_text cimport Marks, Property, clear_marks, next_property, note_mark
+from rocketeer.record._plain_record cimport RecordParts, has_its_body, take_apart
+from rocketeer.record._property_text cimport IndexedProperties, Property, clear_indexed_properties, next_property, note_indexed_property
 
-from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketeer.model.topic import WAITING_TOPICS
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.java_hash import tag_hash
 
@@ -45,7 +45,7 @@ cdef object topic_text(const char *at, Py_ssize_t size):
         text = raw.decode()
     except UnicodeDecodeError:
         return None
-    if text in (SCHEDULE_TOPIC, TIMER_TOPIC):
+    if text in WAITING_TOPICS:
         text = None
     if len(topics) >= TOPICS_MAX:
         topics.clear()
@@ -78,13 +78,13 @@ def plain_entries(object buf not None, Py_ssize_t start, int64_t base, int64_t c
 cdef object plain_entry(
     const char *start, Py_ssize_t left, int64_t log_offset, Py_ssize_t *size_out
 ):
-    cdef PlainRecord record
+    cdef RecordParts record
     if not take_apart(start, left, log_offset, &record) or not has_its_body(&record):
         return None
     topic = topic_text(record.topic, record.topic_bytes)
     if topic is None:
         return None
-    tag_code, keys, uniq_key = marks(record.properties, record.properties_bytes)
+    tag_code, keys, uniq_key = indexed(record.properties, record.properties_bytes)
     size_out[0] = record.size
     return new_entry(
         DispatchEntry,
@@ -105,14 +105,14 @@ cdef object plain_entry(
     )
 
 
-cdef tuple marks(const char *at, Py_ssize_t size):
-    """Tag code, keys and UNIQ_KEY, as `marks.find_marks` finds them."""
+cdef tuple indexed(const char *at, Py_ssize_t size):
+    """Tag code, keys and UNIQ_KEY, as `find_indexed_properties` finds them."""
     cdef const char *end = at + size
     cdef Property found
-    cdef Marks noted
-    clear_marks(&noted)
+    cdef IndexedProperties noted
+    clear_indexed_properties(&noted)
     while next_property(&at, end, &found):
-        note_mark(&found, &noted)
+        note_indexed_property(&found, &noted)
     return (
         hash_of(noted.tags, noted.tags_bytes),
         PyUnicode_DecodeUTF8(noted.keys, noted.keys_bytes, "replace"),

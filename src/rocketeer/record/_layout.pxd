@@ -22,8 +22,6 @@ cdef enum:
     HOST_BYTES = 8
     HOST_V6_EXTRA_BYTES = 12
     MAGIC = 0xDAA320A7
-    BLANK_MAGIC = 0xCBD43194
-    BLANK_BYTES = 8
     BODY_CRC_MASK = 0x7FFFFFFF
     TOPIC_BYTES_MAX = 127
     PROPERTIES_BYTES_MAX = 0x7FFF
@@ -37,6 +35,8 @@ cdef enum:
     STORE_HOST_V6 = 0x20
     HOSTS_V6 = 0x30
     # Of a batch: total size, magic, crc, flag, body length; then body, properties length i16, properties.
+    ITEM_MAGIC_AT = 4
+    ITEM_CRC_AT = 8
     ITEM_FLAG_AT = 12
     ITEM_BODY_BYTES_AT = 16
     ITEM_BYTES = 20

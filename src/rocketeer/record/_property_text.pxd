@@ -1,5 +1,6 @@
 """Properties as requests and records have them, `record/properties.py` says how: inline, for the compiled modules."""
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint64_t
 from libc.string cimport memchr
 
@@ -14,7 +15,7 @@ cdef struct Property:
     Py_ssize_t value_bytes
 
 
-cdef struct Marks:  # what queues and index want to know of a message
+cdef struct IndexedProperties:  # what queues and index want to know of a message
     const char *tags
     Py_ssize_t tags_bytes
     const char *keys
@@ -41,44 +42,59 @@ cdef inline bint next_property(const char **at, const char *end, Property *found
     return False
 
 
-cdef inline bint note_mark(const Property *found, Marks *marks) noexcept nogil:
+cdef inline bint note_indexed_property(const Property *found, IndexedProperties *indexed) noexcept nogil:
     """Remember a property that queues and index want; False for any other. Of two with one name the last counts."""
     if is_name(found.name, found.name_bytes, b"UNIQ_KEY", 8):
-        marks.uniq_key = found.value
-        marks.uniq_key_bytes = found.value_bytes
+        indexed.uniq_key = found.value
+        indexed.uniq_key_bytes = found.value_bytes
     elif is_name(found.name, found.name_bytes, b"KEYS", 4):
-        marks.keys = found.value
-        marks.keys_bytes = found.value_bytes
+        indexed.keys = found.value
+        indexed.keys_bytes = found.value_bytes
     elif is_name(found.name, found.name_bytes, b"TAGS", 4):
-        marks.tags = found.value
-        marks.tags_bytes = found.value_bytes
+        indexed.tags = found.value
+        indexed.tags_bytes = found.value_bytes
     else:
         return False
     return True
 
 
-cdef inline void clear_marks(Marks *marks) noexcept nogil:
-    marks.tags = marks.keys = marks.uniq_key = NULL
-    marks.tags_bytes = marks.keys_bytes = marks.uniq_key_bytes = 0
+cdef inline void clear_indexed_properties(IndexedProperties *indexed) noexcept nogil:
+    indexed.tags = indexed.keys = indexed.uniq_key = NULL
+    indexed.tags_bytes = indexed.keys_bytes = indexed.uniq_key_bytes = 0
 
 
-cdef inline bint take_key(Marks *marks, const char **key, Py_ssize_t *key_bytes) noexcept nogil:
-    """Take the next key of the index out of the marks: the client's id, then each word of KEYS; False without one."""
+cdef inline bint take_key(IndexedProperties *indexed, const char **key, Py_ssize_t *key_bytes) noexcept nogil:
+    """Take the next key of the index out of the properties: the client's id, then each word of KEYS; False without one."""
     cdef const char *stop
-    if marks.uniq_key_bytes:
-        key[0] = marks.uniq_key
-        key_bytes[0] = marks.uniq_key_bytes
-        marks.uniq_key_bytes = 0
+    if indexed.uniq_key_bytes:
+        key[0] = indexed.uniq_key
+        key_bytes[0] = indexed.uniq_key_bytes
+        indexed.uniq_key_bytes = 0
         return True
-    while marks.keys_bytes > 0:
-        key[0] = marks.keys
-        stop = <const char *> memchr(marks.keys, b" ", marks.keys_bytes)
-        key_bytes[0] = stop - marks.keys if stop != NULL else marks.keys_bytes
-        marks.keys += key_bytes[0] + 1
-        marks.keys_bytes -= key_bytes[0] + 1
+    while indexed.keys_bytes > 0:
+        key[0] = indexed.keys
+        stop = <const char *> memchr(indexed.keys, b" ", indexed.keys_bytes)
+        key_bytes[0] = stop - indexed.keys if stop != NULL else indexed.keys_bytes
+        indexed.keys += key_bytes[0] + 1
+        indexed.keys_bytes -= key_bytes[0] + 1
         if key_bytes[0]:
             return True
     return False
+
+
+cdef inline uint64_t lengths_of(frozenset names) except? 0:
+    """The mask for `is_among`."""
+    cdef uint64_t lengths = 0
+    for name in names:
+        lengths |= length_bit(len(name))
+    return lengths
+
+
+cdef inline bint is_among(const Property *found, frozenset names, uint64_t lengths) except -1:
+    """Whether a property has one of these names, which are bytes."""
+    if not lengths & length_bit(found.name_bytes):
+        return False
+    return PyBytes_FromStringAndSize(found.name, found.name_bytes) in names
 
 
 cdef inline uint64_t length_bit(Py_ssize_t name_bytes) noexcept nogil:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Passing over records that nobody wants to see, compiled: `skip.py` says which those are."""
+"""Passing over records that nobody wants to see, compiled: the twin of `skip_plain.py`; `skip.py` says which those are."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -8,8 +8,8 @@ from libc.string cimport memchr
 
 from rocketeer.record cimport _layout
 from rocketeer.record._bytes cimport get64
-from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
-from rocketeer.record._property_text cimport Property, length_bit, next_property
+from rocketeer.record._plain_record cimport RecordParts, has_its_body, take_apart
+from rocketeer.record._property_text cimport Property, is_among, lengths_of, next_property
 
 cdef enum:
     TOPICS_MAX = 10_000  # remembered
@@ -22,19 +22,18 @@ cdef class Skipper:
     cdef uint64_t _lengths
     cdef int64_t _boundary
     cdef readonly int64_t last_store_ms
-    cdef readonly bint met
+    cdef readonly bint passed_boundary
 
     def __init__(self, wanted, int64_t boundary=-1):
         self._is_wanted = wanted.is_topic
         self._skipped = {}
         self._properties = frozenset(name.encode() for name in wanted.properties)
-        for name in self._properties:
-            self._lengths |= length_bit(len(name))
+        self._lengths = lengths_of(self._properties)
         self._boundary = boundary
 
     def take(self, object buf not None, Py_ssize_t at, int64_t base, int64_t stop):
         cdef Py_buffer view
-        cdef PlainRecord record
+        cdef RecordParts record
         PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
         try:
             while (
@@ -46,12 +45,12 @@ cdef class Skipper:
                 at += record.size
                 self.last_store_ms = <int64_t> get64(record.start + _layout.STORE_MS_AT)
                 if base + at == self._boundary:
-                    self.met = True
+                    self.passed_boundary = True
         finally:
             PyBuffer_Release(&view)
         return at
 
-    cdef bint _is_skipped(self, const PlainRecord *record) except -1:
+    cdef bint _is_skipped(self, const RecordParts *record) except -1:
         cdef bytes topic
         if (
             record.sys_flag & _layout.TX_ROLLBACK  # any state of a transaction
@@ -80,7 +79,6 @@ cdef class Skipper:
         if not self._lengths:
             return False
         while next_property(&at, end, &found):
-            if self._lengths & length_bit(found.name_bytes):
-                if PyBytes_FromStringAndSize(found.name, found.name_bytes) in self._properties:
-                    return True
+            if is_among(&found, self._properties, self._lengths):
+                return True
         return False

@@ -5,23 +5,18 @@ entry per byte of a body. What goes through bytes one by one is compiled where a
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadRecord
-from rocketeer.record import columns_plain as steps
 from rocketeer.record.layout import TAIL_BYTES
-from rocketeer.record.vectorised import Offsets, body_at
-
-if COMPILED and not TYPE_CHECKING:
-    from rocketeer.record import _columns as steps
+from rocketeer.record.vectorised import OffsetArray, body_at, steps
 
 Bytes = NDArray[np.uint8]
 
-Text: TypeAlias = tuple[bytes, bytes]
+TextColumn: TypeAlias = tuple[bytes, bytes]
 """A column of texts as Arrow has it: ends as 32-bit numbers (a zero first), and all values one behind the other."""
 
 
@@ -29,8 +24,8 @@ Text: TypeAlias = tuple[bytes, bytes]
 class Spans:
     """Begin and end of one part in each record."""
 
-    begin: Offsets
-    end: Offsets
+    begin: OffsetArray
+    end: OffsetArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ class Parts:
     properties: Spans
 
 
-def find_parts(data: Bytes, rows: NDArray[Any], offsets: Offsets) -> Parts:
+def find_parts(data: Bytes, rows: NDArray[Any], offsets: OffsetArray) -> Parts:
     """Bodies, topics and properties of the records at `offsets`, whose heads are `rows`; raises BadRecord."""
     ends = offsets + rows["size"]
     bodies = body_at(rows, offsets)
@@ -64,12 +59,12 @@ def find_parts(data: Bytes, rows: NDArray[Any], offsets: Offsets) -> Parts:
     return Parts(Spans(bodies, body_ends), Spans(topics, topic_ends), Spans(properties, ends))
 
 
-def gather(data: Bytes, spans: Spans) -> Text:
+def gather(data: Bytes, spans: Spans) -> TextColumn:
     """What lies in the spans, as one column."""
     return steps.gather(data, spans.begin, spans.end)
 
 
-def split_properties(data: Bytes, spans: Spans) -> tuple[bytes, Text, Text]:
+def split_properties(data: Bytes, spans: Spans) -> tuple[bytes, TextColumn, TextColumn]:
     """All properties of all records: where each record's begin (and the last one's end), names, values.
 
     As `properties.decode_properties` reads them; of two with one name in a record the last counts.

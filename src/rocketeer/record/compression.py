@@ -28,7 +28,7 @@ class MissingCompression(RocketeerError):
 
 
 def _library(name: str) -> Any:
-    """lz4 or zstandard: few messages need them, so they are an extra."""
+    """Import lz4 or zstandard; MissingCompression, naming the extra, if it is not installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

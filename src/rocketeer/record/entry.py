@@ -11,6 +11,7 @@ from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.dispatch_entry import DispatchEntry as DispatchEntry
 from rocketeer.record.flags import HOSTS_V6
+from rocketeer.record.indexed_properties import find_indexed_properties
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.record.layout import (
     BLANK,
@@ -18,12 +19,12 @@ from rocketeer.record.layout import (
     HEADS,
     HOST_SIZES,
     MAGIC,
+    TAIL_BYTES,
     Buffer,
     body_crc,
     head_struct,
     split_tail,
 )
-from rocketeer.record.marks import find_marks
 from rocketeer.record.timers import due_ms
 
 
@@ -73,7 +74,7 @@ def entry_at(buf: Buffer, at: int, levels: DelayLevels, *, check_crc: bool) -> D
         body_at = at + lean.size
     body_end = body_at + body_bytes
     end = at + size
-    if body_bytes < 0 or body_end + 3 > end or end > len(buf):
+    if body_bytes < 0 or body_end + TAIL_BYTES > end or end > len(buf):
         raise BadRecord(
             at=at, reason=f"size is {size}, body length {body_bytes}, with {len(buf) - at} bytes left"
         )
@@ -102,7 +103,7 @@ def entry_at(buf: Buffer, at: int, levels: DelayLevels, *, check_crc: bool) -> D
 
 def derive(topic: str, properties: bytes, store_ms: int, levels: DelayLevels) -> tuple[int, str, str | None]:
     """Tag code, keys and UNIQ_KEY, as queues and index hold them; append and recovery both come here."""
-    tags, keys, uniq_key, level = find_marks(properties)
+    tags, keys, uniq_key, level = find_indexed_properties(properties)
     tag_code = 0 if tags is None else tag_hash(tags)
     if level and topic == SCHEDULE_TOPIC and _level(level):
         tag_code = levels.deliver_ms(_level(level), store_ms)

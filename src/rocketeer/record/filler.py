@@ -10,6 +10,7 @@ from typing import Final
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.flags import TX_MASK, TX_ROLLBACK
+from rocketeer.record.hosts import V4_BYTES
 from rocketeer.record.layout import HEAD, TAIL_BYTES, PendingMessage, encode_pending
 
 TOPIC: Final = "."
@@ -25,7 +26,7 @@ def is_filler(entry: DispatchEntry) -> bool:
 def fillers(start: LogOffset, end: LogOffset, store_ms: int) -> Iterator[tuple[LogOffset, bytes]]:
     """(log offset, record) of the records that fill the log from `start` to `end`."""
     assert end - start >= BYTES_MIN
-    host = bytes(8)
+    host = bytes(V4_BYTES)
     while start < end:
         size = min(end - start, BYTES_MAX)
         if 0 < end - start - size < BYTES_MIN:

@@ -29,7 +29,7 @@ def decode_host(raw: bytes) -> tuple[str, int]:
 
 
 def host_text(raw: bytes) -> str:
-    """As people write it.
+    """A host as people write it.
 
     >>> host_text(bytes.fromhex("7f00000100002a9f"))
     '127.0.0.1:10911'

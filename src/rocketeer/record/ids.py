@@ -21,7 +21,7 @@ _HEX: Final = tuple(f"{byte:02X}" for byte in range(256))
 """Half the time of formatting a number: one id is made for every send."""
 
 
-class HasNow(Protocol):
+class NowSource(Protocol):
     def now_ms(self) -> int: ...
 
 
@@ -62,7 +62,7 @@ class UniqKeys:
     """
 
     def __init__(
-        self, ip: str, pid: int, clock: HasNow, *, instance: int | None = None, tz: tzinfo | None = None
+        self, ip: str, pid: int, clock: NowSource, *, instance: int | None = None, tz: tzinfo | None = None
     ) -> None:
         self._ip = ip_address(ip).packed
         self._now_ms = clock.now_ms
@@ -93,7 +93,7 @@ class UniqKeys:
         return self._until_now(), list(islice(self._counter, count))
 
     def _until_now(self) -> str:
-        """All of an id but its counter."""
+        """The id's prefix up to the current millisecond, without the counter."""
         now = self._now_ms()
         begin, end = self._month_ms
         if not begin <= now < end:

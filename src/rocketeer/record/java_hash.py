@@ -3,13 +3,8 @@
 from functools import lru_cache
 
 
-def java_hash(text: str) -> int:
-    """The hash over UTF-16 units, as a signed 32-bit number.
-
-    >>> java_hash("TagA"), java_hash("polygenelubricants")
-    (2598919, -2147483648)
-    """
-    value = 0
+def unsigned_hash(text: str, value: int = 0) -> int:
+    """The hash over UTF-16 units, as an unsigned 32-bit number; `value` is that of what stands before the text."""
     if text.isascii():
         for unit in text.encode("ascii"):
             value = (31 * value + unit) & 0xFFFFFFFF
@@ -17,7 +12,23 @@ def java_hash(text: str) -> int:
         units = text.encode("utf-16-le", "surrogatepass")
         for low, high in zip(units[::2], units[1::2], strict=True):
             value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value
+
+
+def java_hash(text: str) -> int:
+    """The hash as Java has it, a signed 32-bit number.
+
+    >>> java_hash("TagA"), java_hash("polygenelubricants")
+    (2598919, -2147483648)
+    """
+    value = unsigned_hash(text)
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+def index_hash(text: str) -> int:
+    """The hash without its sign, as an index keeps it of "topic#key"; the one number that has none becomes 0."""
+    value = abs(java_hash(text))
+    return 0 if value > 0x7FFFFFFF else value
 
 
 REMEMBERED_CHARS = 128

@@ -42,6 +42,7 @@ from rocketeer.record.properties import PROPERTIES_BYTES_MAX, decode_properties,
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
 
 MAGIC: Final = -626843481
+MAGIC_BYTES: Final = MAGIC.to_bytes(4, "big", signed=True)
 BLANK_MAGIC: Final = -875286124
 
 FIELDS: Final = (
@@ -82,21 +83,25 @@ HEADS: Final = tuple(head_struct(*sizes, [name for name, _ in FIELDS]) for sizes
 HEAD: Final = HEADS[0]
 assert HEAD.size == 88, "the files interoperate with RocketMQ's"
 assert HEADS[3].size == 112
+FIELD_NAMES: Final = tuple(name for name, _ in FIELDS)
+"""What `HEADS` unpack, in order."""
 RECORD_PLACE: Final = head_struct(
     V4_BYTES, V4_BYTES, ("size", "magic", "queue_id", "queue_offset", "log_offset")
 )
 """Where a record says it stands, in log and queue; whatever its hosts."""
 _SYS_FLAG: Final = head_struct(V4_BYTES, V4_BYTES, ("sys_flag",))
 SYS_FLAG_AT: Final = _SYS_FLAG.size - 4
+MAGIC_AT: Final = head_struct(V4_BYTES, V4_BYTES, ("magic",)).size - 4
 _STORE_MS: Final = tuple(head_struct(*sizes, ("store_ms",)) for sizes in HOST_SIZES)
-BLANK: Final = Struct(">ii")
+BLANK: Final = head_struct(V4_BYTES, V4_BYTES, ("size", "magic"))
+"""All that a blank record has, and how every other begins."""
 QUEUE_ENTRY: Final = Struct(">qiq")
 assert QUEUE_ENTRY.size == 20, "the files interoperate with RocketMQ's"
 BODY_CRC_MASK: Final = 0x7FFFFFFF
 TAIL_BYTES: Final = 3  # topic length and properties length
 TOPIC_BYTES_MAX: Final = 127
 RECORD_BYTES_MAX: Final = (16 << 20) + (64 << 10)
-"""No frame brings larger bodies, here and in RocketMQ, whatever maxMessageSize is or was."""
+"""No frame brings larger bodies, here and in RocketMQ, whatever maxMessageSize is or was. A damaged size may."""
 
 _I16: Final = Struct(">h")
 
@@ -213,7 +218,7 @@ class PlacelessRecord(NamedTuple):
 
 
 def without_place(message: PendingMessage, store_host: bytes) -> PlacelessRecord:
-    """The caller has checked how long properties and topic are."""
+    """Make what can be made of a record; the caller has checked how long properties and topic are."""
     sys_flag = message.sys_flag & ~HOSTS_V6 | host_bits(message.born_host, store_host)
     return _without_place(message, body_crc(message.body), sys_flag)
 
@@ -226,7 +231,7 @@ def encode_pending(
     store_ms: int,
     store_host: bytes,
 ) -> bytes:
-    """The whole record."""
+    """Encode the whole record."""
     record = without_place(message, store_host)
     head = encode_head(message, record, queue_offset, log_offset, store_ms, store_host)
     return b"".join((head, message.body, record.tail))
@@ -258,7 +263,7 @@ def encode_head(
     store_ms: int,
     store_host: bytes,
 ) -> bytes:
-    """What stands in front of the body."""
+    """Encode what stands in front of the body."""
     size, crc, sys_flag, _ = record
     return HEADS[(sys_flag & HOSTS_V6) >> 4].pack(
         size,

@@ -29,12 +29,42 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     >>> encode_properties({"TAGS": "a", "KEYS": "k1 k2"})
     b'TAGS\\x01a\\x02KEYS\\x01k1 k2'
     """
-    text = "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])
-    if text.count("\x01") != len(properties) or text.count("\x02") != max(len(properties) - 1, 0):
+    text = join_properties(properties)
+    if not is_unambiguous(text, len(properties)):
         for pair in properties.items():
             if any(separator in part for part in pair for separator in "\x01\x02"):
                 raise ValueError(f"property {pair[0]!r} holds \\x01 or \\x02, which separate properties")
     return text.encode("utf-8", "replace")
+
+
+def rejoin_properties(decoded: Mapping[str, str]) -> bytes:
+    """The bytes of what `decode_properties` gave, with changes of our own: a sender may have written \\x01 into a
+    value, for only the first of a piece ends the name.
+
+    >>> rejoin_properties(decode_properties(b"u\\x01a\\x01b"))
+    b'u\\x01a\\x01b'
+    """
+    return join_properties(decoded).encode("utf-8", "replace")
+
+
+def join_properties(properties: Mapping[str, str]) -> str:
+    """The text, whatever is in names and values."""
+    return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])
+
+
+def keys_of(uniq_key: str | None, words: str) -> list[str]:
+    """The keys that a message is found by: the client's id, then each word of its KEYS.
+
+    >>> keys_of("id", "k1  k2")
+    ['id', 'k1', 'k2']
+    """
+    keys = [word for word in words.split(" ") if word]
+    return keys if uniq_key is None else [uniq_key, *keys]
+
+
+def is_unambiguous(joined: str, count: int) -> bool:
+    """Whether the text of so many properties is read as just these: none holds \\x01 or \\x02."""
+    return joined.count("\x01") == count and joined.count("\x02") == max(count - 1, 0)
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:

@@ -23,8 +23,8 @@ from rocketeer.record.layout import PendingMessage, StoredMessage
 from rocketeer.record.properties import (
     PROPERTIES_BYTES_MAX,
     decode_properties,
-    encode_properties,
     find_property,
+    rejoin_properties,
     target_of,
     whole_number,
 )
@@ -48,18 +48,18 @@ def due_ms(properties: bytes) -> int:
 
 
 def wait_until(message: PendingMessage, due: int) -> None:
-    """Make it wait: its topic and queue become properties."""
+    """Turn a message into a timer for TIMER_TOPIC: its own topic and queue become properties."""
     properties = decode_properties(message.properties)
     properties[TIMER_OUT_MS] = str(due)
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QID] = str(message.queue_id)
-    message.properties = encode_properties(properties)
+    message.properties = rejoin_properties(properties)
     message.topic = TIMER_TOPIC
     message.queue_id = 0
 
 
 def delivered(message: StoredMessage, now_ms: int) -> PendingMessage | None:
-    """A waiting message as it is stored in its own topic; None if it does not say where that is."""
+    """The message as it is delivered to its own topic; None if the timer does not say which that is."""
     where = target_of(message.properties)
     if where is None:
         return None
@@ -78,7 +78,7 @@ def rolled_forward(message: StoredMessage) -> PendingMessage:
     times = whole_number(properties.get(TIMER_ROLL_TIMES)) or 0
     properties[TIMER_ROLL_TIMES] = str(times + 1)
     later = _again(message)
-    encoded = encode_properties(properties)
+    encoded = rejoin_properties(properties)
     if len(encoded) <= PROPERTIES_BYTES_MAX:
         later.properties = encoded
     return later
@@ -91,7 +91,7 @@ def handed_over(message: StoredMessage, due: int) -> PendingMessage:
     later = _again(message)
     later.topic = TIMER_TOPIC
     later.queue_id = 0
-    later.properties = encode_properties(properties)
+    later.properties = rejoin_properties(properties)
     return later
 
 
@@ -100,7 +100,7 @@ def recalled(message: StoredMessage, real_topic: str, message_id: str) -> Pendin
     note = _again(message)
     note.body = b"0"
     note.sys_flag = 0 if not message.sys_flag & 0x10 else 0x10  # of the old flags only the born host's length
-    note.properties = encode_properties({TIMER_DEL_UNIQKEY: f"{real_topic}+{message_id}"})
+    note.properties = rejoin_properties({TIMER_DEL_UNIQKEY: f"{real_topic}+{message_id}"})
     return note
 
 

@@ -43,10 +43,15 @@ class ConsumeCode(IntEnum):
     """How a listener ended, in RocketMQ's order."""
 
     SUCCESS = 0
+    """It consumed the messages."""
     TIME_OUT = 1
+    """It took longer than `consume_timeout_s`."""
     EXCEPTION = 2
+    """It raised."""
     RETURNED_NULL = 3
+    """Of clients in other languages: it returned nothing."""
     FAILED = 4
+    """It asked for the messages again."""
 
 
 _YEAR_10000_MS: Final = 253_402_300_800_000
@@ -141,7 +146,7 @@ def _known(text: str) -> str | None:
 
 
 def _number(text: str) -> int:
-    """ValueError for what is none, or none of 32 bits: whoever reads events keeps them as such."""
+    """A number of 32 bits; ValueError for anything else: whoever reads events keeps them as such."""
     return _within(text, -(1 << 31), (1 << 31) - 1)
 
 

@@ -8,15 +8,17 @@ from numpy.typing import NDArray
 
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadRecord
-from rocketeer.record import layout
-from rocketeer.record.columns_plain import step_through as step_through
+from rocketeer.record import columns_plain, layout
 from rocketeer.record.flags import HOSTS_V6
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, HEADS, HOST_SIZES, MAGIC, Buffer
 
+steps = columns_plain
 if COMPILED and not TYPE_CHECKING:
-    from rocketeer.record._columns import step_through
+    from rocketeer.record import _columns as steps
 
-Offsets: TypeAlias = NDArray[np.int64]
+step_through = steps.step_through
+
+OffsetArray: TypeAlias = NDArray[np.int64]
 
 
 _KINDS: Final = {"i": ">i4", "q": ">i8"}
@@ -30,10 +32,13 @@ def _dtype(born_host_bytes: int, store_host_bytes: int) -> np.dtype[Any]:
 _FIELDS_BY_HOSTS: Final = tuple(_dtype(*sizes) for sizes in HOST_SIZES)
 FIELDS: Final = _FIELDS_BY_HOSTS[0]
 assert [kind.itemsize for kind in _FIELDS_BY_HOSTS] == [head.size for head in HEADS]
+START: Final = np.dtype([(name, FIELDS[name]) for name in FIELDS.names or () if name in ("size", "magic")])
+"""How every record begins, a blank one too."""
+assert START.itemsize == BLANK.size, "nothing stands between the two"
 _SHIFTED: Final = ("store_ms", "reconsume_times", "prepared_offset", "body_bytes")
 
 
-def record_offsets(buf: Buffer, start: int = 0, end: int | None = None) -> Offsets:
+def record_offsets(buf: Buffer, start: int = 0, end: int | None = None) -> OffsetArray:
     """Where records begin in buf[start:end], walking by their sizes to the first blank or unwritten place."""
     end = len(buf) if end is None else min(end, len(buf))
     found, at = step_through(buf, start, end)
@@ -46,7 +51,7 @@ def record_offsets(buf: Buffer, start: int = 0, end: int | None = None) -> Offse
     return np.frombuffer(found, dtype=np.int64)
 
 
-def fixed_fields(buf: Buffer, offsets: Offsets) -> NDArray[Any]:
+def fixed_fields(buf: Buffer, offsets: OffsetArray) -> NDArray[Any]:
     """The head of each record at `offsets`, one row each (`FIELDS`, big-endian). A copy: `buf` may go away.
 
     IPv6 hosts do not fit in a row: they are left zero, other fields are right. `body_at` finds the bodies.
@@ -65,14 +70,14 @@ def fixed_fields(buf: Buffer, offsets: Offsets) -> NDArray[Any]:
     return rows
 
 
-def body_at(rows: NDArray[Any], offsets: Offsets) -> Offsets:
+def body_at(rows: NDArray[Any], offsets: OffsetArray) -> OffsetArray:
     """Where each record's body begins."""
     heads = np.array([head.size for head in HEADS], dtype=np.int64)
-    begins: Offsets = offsets + heads[(rows["sys_flag"] & HOSTS_V6) >> 4]
+    begins: OffsetArray = offsets + heads[(rows["sys_flag"] & HOSTS_V6) >> 4]
     return begins
 
 
-def _gather(data: NDArray[np.uint8], offsets: Offsets, kind: np.dtype[Any]) -> NDArray[Any]:
+def _gather(data: NDArray[np.uint8], offsets: OffsetArray, kind: np.dtype[Any]) -> NDArray[Any]:
     if not len(offsets):
         return np.empty(0, dtype=kind)
     first, last = int(offsets.min()), int(offsets.max())

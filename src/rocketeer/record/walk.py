@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.compiled import COMPILED
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC, RECORD_PLACE, Buffer
+from rocketeer.model.offsets import LogOffset
+from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC_AT, MAGIC_BYTES, RECORD_PLACE, Buffer
 from rocketeer.record.walk_plain import BAD_CRC as BAD_CRC
 from rocketeer.record.walk_plain import BAD_PLACE as BAD_PLACE
 from rocketeer.record.walk_plain import KEY_STRUCT, ROW_STRUCT, Topics, walk_piece
@@ -61,23 +62,23 @@ class Walk:
     reason: str
 
 
-def walk(buf: Buffer, start: int, stop: int, base: int, topics: Topics) -> Walk:
+def walk(buf: Buffer, start: int, stop: int, base: LogOffset, topics: Topics) -> Walk:
     """Records of `buf` from `start` on; the last one begins before `stop`. `base` is the log offset of buf[0]."""
     rows, keys, end, why, reason = walk_piece(buf, start, stop, base, topics)
     return Walk(np.frombuffer(rows, ROW), np.frombuffer(keys, KEY), end, Stop(why), reason)
 
 
-def find_record(buf: Any, start: int, stop: int, base: int) -> int | None:
+def find_record(buf: Any, start: int, stop: int, base: LogOffset) -> int | None:
     """The first place in buf[start:stop] where a record says it stands; `buf` has `find` (an mmap, or bytes)."""
-    magic = MAGIC.to_bytes(4, "big", signed=True)
-    at = buf.find(magic, start + 4, min(stop + 8, len(buf)))
-    while at >= 0 and at - 4 < stop:
-        begin = at - 4
+    end = min(stop + BLANK.size, len(buf))
+    at = buf.find(MAGIC_BYTES, start + MAGIC_AT, end)
+    while at >= 0 and at - MAGIC_AT < stop:
+        begin = at - MAGIC_AT
         if begin >= start and len(buf) - begin >= RECORD_PLACE.size:
             *_, place = RECORD_PLACE.unpack_from(buf, begin)
             if place == base + begin and walk_piece(buf, begin, begin + 1, base, Topics())[3] == Stop.RANGE:
                 return int(begin)
-        at = buf.find(magic, at + 1, min(stop + 8, len(buf)))
+        at = buf.find(MAGIC_BYTES, at + 1, end)
     return None
 
 

@@ -4,9 +4,11 @@ from struct import Struct
 from typing import Final
 
 from rocketeer.errors import BadRecord
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.record.flags import TX_ROLLBACK
-from rocketeer.record.java_hash import java_hash, tag_hash
+from rocketeer.record.indexed_properties_plain import find_indexed_properties
+from rocketeer.record.java_hash import index_hash, tag_hash, unsigned_hash
 from rocketeer.record.layout import (
     BLANK,
     BLANK_MAGIC,
@@ -18,7 +20,7 @@ from rocketeer.record.layout import (
     head_of,
     split_tail,
 )
-from rocketeer.record.marks_plain import find_marks
+from rocketeer.record.properties import keys_of
 from rocketeer.record.timers import due_ms
 
 BAD_CRC: Final = 1
@@ -45,18 +47,18 @@ class Topics:
         """0, 1 for the schedule topic, 2 for the timer topic."""
 
     def number(self, raw: bytes) -> int:
-        """UnicodeDecodeError when it is no text."""
+        """The topic's number, the next one for a new topic; UnicodeDecodeError when it is no text."""
         found = self.numbers.get(raw)
         if found is None:
             name = raw.decode()
             found = self.numbers[raw] = len(self.names)
             self.names.append(name)
-            self.prefix_hashes.append(java_hash(f"{name}#") & 0xFFFFFFFF)
+            self.prefix_hashes.append(unsigned_hash(f"{name}#"))
             self.kinds.append(1 if name == SCHEDULE_TOPIC else 2 if name == TIMER_TOPIC else 0)
         return found
 
 
-def walk_piece(buf: Buffer, start: int, stop: int, base: int, topics: Topics) -> Walked:
+def walk_piece(buf: Buffer, start: int, stop: int, base: LogOffset, topics: Topics) -> Walked:
     rows: list[bytes] = []
     keys: list[bytes] = []
     at = start
@@ -98,7 +100,7 @@ def walk_piece(buf: Buffer, start: int, stop: int, base: int, topics: Topics) ->
             topic = topics.number(tail[1 : 1 + tail[0]])
         except BadRecord as error:
             return ended(_BAD, error.reason)
-        tag_code, level, hashes = marks(raw, topics, topic, sys_flag)
+        tag_code, level, hashes = derived_values(raw, topics, topic, sys_flag)
         number = len(rows)
         keys += [KEY_STRUCT.pack(number, key) for key in hashes]
         rows.append(
@@ -110,9 +112,11 @@ def walk_piece(buf: Buffer, start: int, stop: int, base: int, topics: Topics) ->
     return ended(_RANGE)
 
 
-def marks(properties: bytes, topics: Topics, topic: int, sys_flag: int) -> tuple[int, int, list[int]]:
+def derived_values(
+    properties: bytes, topics: Topics, topic: int, sys_flag: int
+) -> tuple[int, int, list[int]]:
     """Tag code, delay level, and the numbers the index keeps of the message's keys."""
-    tags, words, uniq_key, delay = find_marks(properties)
+    tags, words, uniq_key, delay = find_indexed_properties(properties)
     kind = topics.kinds[topic]
     tag_code = 0 if tags is None else tag_hash(tags)
     level = 0
@@ -120,15 +124,5 @@ def marks(properties: bytes, topics: Topics, topic: int, sys_flag: int) -> tuple
         level = int(delay) if len(delay) <= 9 and delay.isascii() and delay.isdigit() else 0
     elif kind == 2:
         tag_code = due_ms(properties)
-    found: list[str] = []
-    if sys_flag & TX_ROLLBACK != TX_ROLLBACK:
-        found = [word for word in words.split(" ") if word]
-        if uniq_key is not None:
-            found.insert(0, uniq_key)
+    found = keys_of(uniq_key, words) if sys_flag & TX_ROLLBACK != TX_ROLLBACK else []
     return tag_code, level, [index_hash(f"{topics.names[topic]}#{key}") for key in found]
-
-
-def index_hash(text: str) -> int:
-    """hashCode without its sign; the one number that has none becomes 0."""
-    value = abs(java_hash(text))
-    return 0 if value > 0x7FFFFFFF else value

@@ -1,26 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Connections of a server, read and written in compiled code: see `streams.py` and ADR 12.
-
-The sockets are in an epoll set of their own, whose descriptor the event loop watches. One call of `SocketPoller.read` serves
-all that are ready; asyncio's way costs some calls in Python for each of them.
-"""
-
-import os
-from collections import deque
+"""Connections of a server, read and written in compiled code, when `_poller.pyx` says: see ADR 12."""
 
 from rocketeer.remoting import fair_queue as rule
-from rocketeer.remoting.fair_queue import fair_queue
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint32_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
-from posix.types cimport clockid_t
-from posix.unistd cimport close
+from posix.time cimport CLOCK_THREAD_CPUTIME_ID
+
+from rocketeer.remoting._poller cimport (
+    EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, READ_BYTES, Polled, SocketPoller, clock_s, last_error, monotonic_s,
+)
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -40,18 +33,6 @@ cdef extern from "<sys/ioctl.h>" nogil:
     int ioctl(int fd, unsigned long request, int *answer)
     unsigned long FIONREAD
 
-cdef extern from "<sys/epoll.h>" nogil:
-    ctypedef union epoll_data_t:
-        void *ptr
-    struct epoll_event:
-        uint32_t events
-        epoll_data_t data
-    int epoll_create1(int flags)
-    int epoll_ctl(int epfd, int op, int fd, epoll_event *event)
-    int epoll_wait(int epfd, epoll_event *events, int size, int timeout)
-    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
-    uint32_t EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
-
 cdef extern from "Python.h":
     # Under other names: an object that is being filled is not yet for anybody to count references of.
     PyObject *PyBytes_FromStringAndSize_ "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size)
@@ -60,155 +41,29 @@ cdef extern from "Python.h":
     void Py_DECREF_ "Py_DECREF"(PyObject *data)
 
 cdef enum:
-    EVENTS_MAX = 256
-    READ_BYTES = 256 << 10
     PARTS_MAX = 64
-
-cdef double ENDS_S = 0.001  # of a turn, for telling that connections have ended
 
 cdef Py_ssize_t MUCH_BYTES = rule.MUCH_BYTES
 cdef Py_ssize_t KNOWN_READS = rule.KNOWN_READS
 
 cdef double EXPENSIVE_S = 0.0015  # a read that takes so long to serve was too large
 cdef double CHEAP_S = rule.CHEAP_S
-cdef double READS_S = rule.READS_S
 
 
-cdef double clock_s(clockid_t clock) noexcept:
-    cdef timespec now
-    clock_gettime(clock, &now)
-    return <double> now.tv_sec + <double> now.tv_nsec / 1e9
+cdef class Stream(Polled):
+    """A transport in the sense of asyncio, for one accepted socket.
 
+    | flag | set by | the socket is | until |
+    |---|---|---|---|
+    | none | | read and served | |
+    | `_waits` | the poller: what it brings may take long | not read | `take_turn` |
+    | `_paused` | `pause_reading` | not read; lost if the peer has gone | `resume_reading` |
+    | `_closing` | `close`, also at the peer's end | not read; what was written still leaves | all has left: `_lost` |
+    | `_lost` | `abort`, an error, the end of `_closing` | no longer the poller's | for good |
 
-cdef double monotonic_s() noexcept:
-    return clock_s(CLOCK_MONOTONIC)
-
-
-cdef object last_error():
-    return OSError(errno, os.strerror(errno))
-
-
-cdef class SocketPoller:
-    """Reads every socket that is ready, once; then does what was put off until that is done."""
-
-    cdef object _loop
-    cdef int _epoll
-    cdef char *_buffer
-    cdef double _now_s
-    cdef bint _reading
-    cdef list _after
-    cdef set _streams
-    cdef object _ended
-    """Streams that are lost, and why; who used them is told a few at a time, for ten thousand may go together."""
-    cdef object _fair_queue
-    """Where streams wait; None until one had to."""
-
-    def __cinit__(self, loop):
-        self._epoll = epoll_create1(EPOLL_CLOEXEC)
-        self._buffer = <char *> malloc(READ_BYTES)
-        if self._buffer == NULL:
-            raise MemoryError
-        if self._epoll < 0:
-            raise last_error()
-
-    def __init__(self, loop):
-        self._loop = loop
-        self._after = []
-        self._streams = set()
-        self._ended = deque()
-
-    def start(self):
-        """Have the loop call `read` when a socket is ready."""
-        self._loop.add_reader(self._epoll, self.read)
-
-    def __dealloc__(self):
-        free(self._buffer)
-        if self._epoll >= 0:
-            close(self._epoll)
-
-    def close(self):
-        """Read no socket any more."""
-        if self._epoll >= 0:
-            self._loop.remove_reader(self._epoll)
-            close(self._epoll)
-            self._epoll = -1
-
-    def after_reads(self, callback):
-        """Have something run when the sockets that are ready now have been read."""
-        if self._reading:
-            self._after.append(callback)
-        else:
-            self._loop.call_soon(callback)
-
-    cdef int tell_end(self, Stream stream, object error) except -1:
-        if not self._ended:
-            self._loop.call_soon(self._tell_ends)
-        self._ended.append((stream, error))
-        return 0
-
-    def _tell_ends(self):
-        cdef double until_s = monotonic_s() + ENDS_S
-        cdef Stream stream
-        try:
-            while self._ended:
-                stream, error = self._ended.popleft()
-                stream._end(error)
-                if monotonic_s() >= until_s:
-                    break
-        finally:
-            if self._ended:
-                self._loop.call_soon(self._tell_ends)
-
-    def together(self, callback):
-        """Call what brings requests as one of the reads: what was put off until they are done is done, too."""
-        self._reading = True
-        try:
-            callback()
-        finally:
-            self._end_reads()
-
-    def read(self):
-        cdef epoll_event events[EVENTS_MAX]
-        cdef int count, i
-        cdef Stream stream
-        cdef double before_s, now_s
-        cdef bint others_wait
-        if self._epoll < 0:
-            return
-        others_wait = self._fair_queue is not None and len(self._fair_queue) > 0
-        count = epoll_wait(self._epoll, events, EVENTS_MAX, 0)
-        self._now_s = now_s = monotonic_s()
-        self._reading = True
-        try:
-            for i in range(count):
-                stream = <Stream> events[i].data.ptr  # `_streams` keeps it until the next turn at least
-                before_s = now_s
-                if (others_wait or now_s - self._now_s > READS_S) and stream.has_to_wait():
-                    stream.wait_for_turn()
-                    others_wait = True
-                else:
-                    stream.serve(events[i].events)
-                    now_s = monotonic_s()
-                    stream.reckon_cost(now_s - before_s)
-        finally:
-            self._end_reads()
-
-    cdef int _end_reads(self) except -1:
-        """What was brought together is stored together, now: it is the time of those who brought it."""
-        self._reading = False
-        after, self._after = self._after, []
-        for callback in after:
-            try:
-                callback()
-            except Exception as error:
-                self._loop.call_exception_handler(
-                    {"message": f"Exception in callback {callback!r}", "exception": error}
-                )
-        return 0
-
-
-cdef class Stream:
-    """A transport in the sense of asyncio, for one accepted socket."""
+    `_waits` and `_paused` end each by itself; one that waits is served in its turn even if its peer has gone. `_lost`
+    implies `_closing`. The protocol sees `_waits` as slow reading: for it the connection is READING all the time.
+    """
 
     cdef SocketPoller _poller
     cdef object _protocol
@@ -224,12 +79,11 @@ cdef class Stream:
     cdef bint _brings_much
     cdef bint _was_expensive
     cdef bint _waits
-    """For its turn; it is not read until then."""
     cdef double _cost_s
     """What its reads take to serve, about."""
     cdef Py_ssize_t _reads
     cdef Py_ssize_t _read_bytes
-    """So much is read at a time: less from a peer whose bytes are expensive to serve, for the others wait meanwhile."""
+    """So much is read at a time: less from a peer whose bytes are expensive to serve: others wait meanwhile."""
     cdef list _unsent
     cdef Py_ssize_t _unsent_bytes
     cdef Py_ssize_t _high
@@ -241,7 +95,6 @@ cdef class Stream:
 
     def __init__(self, SocketPoller poller not None, sock, protocol, serve_front):
         """`serve_front(data, protocol)` is asked first, between frames; the protocol gets what it does not serve."""
-        cdef epoll_event event
         self._poller = poller
         self._sock = sock
         self._fd = sock.fileno()
@@ -258,12 +111,8 @@ cdef class Stream:
             self._extra["peername"] = sock.getpeername()
         except OSError:
             pass  # gone already: the protocol sees that there is no name
-        poller._streams.add(self)
-        self._watched = event.events = EPOLLIN
-        event.data.ptr = <void *> self
-        if epoll_ctl(poller._epoll, EPOLL_CTL_ADD, self._fd, &event) < 0:
-            poller._streams.discard(self)
-            raise last_error()
+        self._watched = EPOLLIN
+        poller.add(self, self._fd, EPOLLIN)
         protocol.stream_made(self)
 
     # --- reading -----------------------------------------------------------------------------
@@ -281,7 +130,7 @@ cdef class Stream:
                 else:
                     self._read()
         except Exception as error:
-            self._poller._loop.call_exception_handler(
+            self._poller.loop.call_exception_handler(
                 {"message": "Fatal error on a connection", "exception": error, "transport": self,
                  "protocol": self._protocol}
             )
@@ -300,27 +149,24 @@ cdef class Stream:
     cdef int wait_for_turn(self) except -1:
         self._waits = True
         self._watch()
-        if self._poller._fair_queue is None:
-            self._poller._fair_queue = fair_queue()
-        self._poller._fair_queue.add(self)
         return 0
 
     def take_turn(self, double ends_s):
-        """Those who came before had theirs."""
+        """Read again: those who came before had their turns."""
         cdef double began_s = monotonic_s()
         self._waits = False
         if self._lost:
             return
         self._watch()
-        self._poller._reading = True
+        self._poller.reading = True
         try:
             self.serve(EPOLLIN)
         finally:
-            self._poller._end_reads()
-        self.reckon_cost(monotonic_s() - began_s)
+            self._poller.end_reads()
+        self.note_cost(monotonic_s() - began_s)
 
-    cdef void reckon_cost(self, double took_s) noexcept:
-        """One read that took long is no sign: the machine may have had something else to do meanwhile."""
+    cdef void note_cost(self, double took_s) noexcept:
+        """Adapt what a read costs; one that took long is no sign: the machine may have had something else to do."""
         self._reads += 1
         if took_s < self._cost_s:
             self._cost_s = took_s
@@ -340,7 +186,7 @@ cdef class Stream:
             if size <= 0:
                 Py_DECREF_(whole)
         else:
-            size = recv(self._fd, self._poller._buffer, self._read_bytes, 0)
+            size = recv(self._fd, self._poller.buffer, self._read_bytes, 0)
         if size < 0:
             if errno != EAGAIN and errno != EINTR:
                 self._lose(last_error())
@@ -349,20 +195,20 @@ cdef class Stream:
             self._protocol.eof_received()
             self.close()
             return 0
-        self.last_read_s = self._poller._now_s
+        self.last_read_s = self._poller.now_s
         if whole != NULL:
             if _PyBytes_Resize(&whole, size) < 0:
                 raise MemoryError
             data = <bytes> whole
             Py_DECREF_(whole)
         else:
-            data = PyBytes_FromStringAndSize(self._poller._buffer, size)
+            data = PyBytes_FromStringAndSize(self._poller.buffer, size)
         self._brings_much = size >= MUCH_BYTES
         if not self._brings_much:
             return self._give(data)
         began_s = clock_s(CLOCK_THREAD_CPUTIME_ID)
         self._give(data)
-        self._reckon(clock_s(CLOCK_THREAD_CPUTIME_ID) - began_s)
+        self._adapt_read_size(clock_s(CLOCK_THREAD_CPUTIME_ID) - began_s)
         return 0
 
     cdef int _give(self, bytes data) except -1:
@@ -374,7 +220,7 @@ cdef class Stream:
         self._protocol.data_received(data, served)
         return 0
 
-    cdef int _reckon(self, double took_s) except -1:
+    cdef int _adapt_read_size(self, double took_s) except -1:
         """How much to read the next time, after what this time took."""
         cdef bint was_expensive = self._was_expensive
         self._was_expensive = took_s > EXPENSIVE_S
@@ -395,17 +241,13 @@ cdef class Stream:
 
     cdef int _watch(self) except -1:
         """Tell the kernel what is of interest now, if that has changed."""
-        cdef epoll_event event
-        event.events = 0 if self._paused or self._closing or self._waits else EPOLLIN
+        cdef uint32_t events = 0 if self._paused or self._closing or self._waits else EPOLLIN
         if self._unsent:
-            event.events |= EPOLLOUT
-        if event.events == self._watched or self._lost or self._poller._epoll < 0:
+            events |= EPOLLOUT
+        if events == self._watched or self._lost:
             return 0
-        self._watched = event.events
-        event.data.ptr = <void *> self
-        if epoll_ctl(self._poller._epoll, EPOLL_CTL_MOD, self._fd, &event) < 0:
-            raise last_error()
-        return 0
+        self._watched = events
+        return self._poller.change(self, self._fd, events)
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -549,13 +391,9 @@ cdef class Stream:
         self._closing = self._lost = True
         self._unsent.clear()
         self._unsent_bytes = 0
-        if self._poller._epoll >= 0:
-            epoll_ctl(self._poller._epoll, EPOLL_CTL_DEL, self._fd, NULL)
-        self._poller.tell_end(self, error)
-        return 0
+        return self._poller.remove(self, self._fd, error)
 
-    cdef int _end(self, object error) except -1:
-        self._poller._streams.discard(self)
+    cdef int end(self, object error) except -1:
         try:
             self._protocol.connection_lost(error)
         finally:

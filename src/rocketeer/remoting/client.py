@@ -18,7 +18,7 @@ from types import TracebackType
 from rocketeer.errors import CallTimeout, ConnectFailed, RemotingClosed
 from rocketeer.protocol.command import Command, Sign, signed
 from rocketeer.remoting.address import split_address
-from rocketeer.remoting.client_connection import LINGER_S, ClientConnection, PushHandler
+from rocketeer.remoting.outgoing_connection import LINGER_S, OutgoingConnection, PushHandler
 
 __all__ = ["PushHandler", "RemotingClient"]
 
@@ -51,9 +51,9 @@ class RemotingClient:
         self._tls = tls
         self.on_close: list[Callable[[str], None]] = []
         """Called with the address of every connection that was lost."""
-        self._connections: dict[str, ClientConnection] = {}
-        self._connecting: dict[str, asyncio.Task[ClientConnection | str]] = {}
-        self._leaving: set[ClientConnection] = set()
+        self._connections: dict[str, OutgoingConnection] = {}
+        self._connecting: dict[str, asyncio.Task[OutgoingConnection | str]] = {}
+        self._leaving: set[OutgoingConnection] = set()
         """Closed by us, but what was written has not left yet."""
         self._closed = False
 
@@ -109,7 +109,7 @@ class RemotingClient:
 
     async def _ready_connection(
         self, address: str, command: Command, deadline_s: float, timeout_s: float
-    ) -> ClientConnection:
+    ) -> OutgoingConnection:
         """A connection that takes the next frame: made first, or waited on until the peer catches up."""
         while True:
             connection = self._connections.get(address)
@@ -120,7 +120,7 @@ class RemotingClient:
             if not await connection.wait_writable(deadline_s):
                 raise CallTimeout(address, command.code, timeout_s)
 
-    async def _connect(self, address: str, deadline_s: float, timeout_s: float) -> ClientConnection:
+    async def _connect(self, address: str, deadline_s: float, timeout_s: float) -> OutgoingConnection:
         """Join the attempt under way, or start one; it lives on if this caller gives up, for the others."""
         if self._closed:
             raise RemotingClosed(address)
@@ -143,14 +143,17 @@ class RemotingClient:
             raise ConnectFailed(address, "the peer accepted the connection and closed it at once")
         return outcome
 
-    async def _open(self, address: str) -> ClientConnection | str:
+    async def _open(self, address: str) -> OutgoingConnection | str:
         """A connection, or why there is none: a value, since each waiting caller raises its own error."""
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: ClientConnection(address, self._handlers, self._forget), host, port, ssl=self._tls
+                    lambda: OutgoingConnection(address, self._handlers, self._forget),
+                    host,
+                    port,
+                    ssl=self._tls,
                 )
         except TimeoutError:
             return f"no connection within {self._connect_timeout_s:g} s"
@@ -160,12 +163,12 @@ class RemotingClient:
             self._connections[address] = connection
         return connection
 
-    def _retire(self, connection: ClientConnection, why: str) -> None:
+    def _retire(self, connection: OutgoingConnection, why: str) -> None:
         self._connections.pop(connection.address, None)
         self._leaving.add(connection)
         connection.close(why)
 
-    def _forget(self, connection: ClientConnection) -> None:
+    def _forget(self, connection: OutgoingConnection) -> None:
         """The connection is gone; it may already have been replaced by a newer one."""
         self._leaving.discard(connection)
         if self._connections.get(connection.address) is connection:

@@ -22,7 +22,7 @@ from rocketeer.protocol.command import Command
 from rocketeer.protocol.frame import FILLED_BYTES, Frame, FrameSplitter
 from rocketeer.record.hosts import encode_host
 from rocketeer.remoting.address import join_address
-from rocketeer.remoting.connection_state import NEXT, OPENED, QUEUED, READ, WAITING, Event, State
+from rocketeer.remoting.connection_state import NEXT, OPENED, QUEUED, READ, WAITING, ConnectionState, Event
 from rocketeer.remoting.encrypted import EncryptedTransport, TlsSession
 from rocketeer.remoting.failed_calls import fail_calls
 from rocketeer.remoting.fair_queue import MUCH_BYTES, TURN_S, LoopReads, ReadCost, fair_queue
@@ -56,9 +56,6 @@ ServeFront = Callable[[bytes, "Connection"], int]
 """Serves what it can from the front of the bytes; how many those are. The frames behind them are for `Process`."""
 
 
-HUGE_HEADER_BYTES = 256 << 10
-
-
 def _call(callback: Callable[[], None]) -> None:
     callback()
 
@@ -67,6 +64,7 @@ class Connection(ReplyWriter):
     """A peer. Handlers answer through `send`. `connection_state.py` has the table of its states."""
 
     __slots__ = (
+        "_call_as_read",
         "_calls",
         "_came",
         "_cost",
@@ -80,7 +78,6 @@ class Connection(ReplyWriter):
         "_splitter",
         "_state",
         "_tls",
-        "_together",
         "_unfinished",
         "answer",
         "frame_began_s",
@@ -102,10 +99,10 @@ class Connection(ReplyWriter):
         unfinished: UnfinishedFrames,
         unread: UnreadReplies,
         reads: LoopReads,
-        together: Callable[[Callable[[], None]], None] | None = None,
+        call_as_read: Callable[[Callable[[], None]], None] | None = None,
         tls: TlsSession | None = None,
     ) -> None:
-        """`reads` and `together` are for transports of asyncio; ours have both themselves."""
+        """`reads` and `call_as_read` are for transports of asyncio; ours have both themselves."""
         super().__init__(unread)
         self._process = process
         self._serve_front = serve_front
@@ -113,13 +110,13 @@ class Connection(ReplyWriter):
         self._on_close = on_close
         self._unfinished = unfinished
         self._reads = reads
-        self._together = together or _call
+        self._call_as_read = call_as_read or _call
         self._tls = tls
         self._cost = ReadCost()
         self._came: list[bytes] = []
         """Bytes that wait for a turn, in OUT_OF_TURN and UNREAD."""
         self._splitter = FrameSplitter()
-        self._state = State.NEW
+        self._state = ConnectionState.NEW
         self.answer: Callable[[bytes], None] = _drop
         """Write replies that belong to no run of `Process`."""
         self.turn_ends_s = 0.0
@@ -138,7 +135,7 @@ class Connection(ReplyWriter):
         self.frame_began_s = 0.0
         """When the frame that is now incomplete began; 0 between frames."""
 
-    def _happened(self, event: Event) -> None:
+    def _transition(self, event: Event) -> None:
         """Go to the next state, and do what follows from being there."""
         before = self._state
         state = self._state = NEXT[before][event]
@@ -171,11 +168,11 @@ class Connection(ReplyWriter):
             self._transport = below
         else:
             self._transport = EncryptedTransport(below, self._tls, self.pause_writing, self.resume_writing)
-        self._happened(Event.MADE)
+        self._transition(Event.MADE)
         self.answer = self.write if self._counts_written else below.write
         peer = transport.get_extra_info("peername")
         if peer is None:  # gone before we looked
-            self.shut(abort=True)
+            self.close_quietly(abort=True)
             return
         self.remote = address_text(peer)
         self.remote_host = encode_host(peer[0].partition("%")[0], peer[1])
@@ -186,7 +183,7 @@ class Connection(ReplyWriter):
             self._open()
 
     def _open(self) -> None:
-        self._happened(Event.OPENED)
+        self._transition(Event.OPENED)
         self._on_open(self)
 
     def data_received(self, data: bytes, served: int = -1) -> None:
@@ -202,16 +199,16 @@ class Connection(ReplyWriter):
         )
         if self._came or (has_to_wait and self._state in READ):
             self._came.append(data)
-            self._happened(Event.TURN_OVER)
+            self._transition(Event.TURN_OVER)
         elif may_be_expensive:
-            self._together(partial(self._serve_read, data))
+            self._call_as_read(partial(self._serve_read, data))
         else:
             self._serve_read(data)
 
     def _serve_read(self, data: bytes) -> None:
         began_s = time.monotonic()
         self._received(data, -1)
-        self._cost.reckon(len(data), time.monotonic() - began_s)
+        self._cost.note(len(data), time.monotonic() - began_s)
 
     def _received(self, data: bytes, served: int) -> None:
         read_bytes = len(data)
@@ -223,7 +220,7 @@ class Connection(ReplyWriter):
             self._tell_stream(self._stream)
         elif read_bytes >= TURN_BYTES and not self.closed:
             # There is more where this came from; libuv would read on and on while others wait.
-            self._happened(Event.TURN_OVER)
+            self._transition(Event.TURN_OVER)
 
     def _received_encrypted(self, data: bytes, tls: TlsSession) -> None:
         was_opening, error = self._state not in OPENED, None
@@ -233,7 +230,7 @@ class Connection(ReplyWriter):
             data, error = b"", str(failed)
             tls.fail(failed.with_traceback(None))
         if isinstance(self._transport, EncryptedTransport):
-            self._transport.say_own_words()
+            self._transport.send_session_output()
         if was_opening and tls.is_established:
             self._open()
         if data:
@@ -241,10 +238,10 @@ class Connection(ReplyWriter):
         if error is not None and not was_opening:
             self.close(error)
         elif error is not None or tls.has_ended:
-            self.shut()
+            self.close_quietly()
         elif tls.is_established and tls.has_more and not self.closed:
             self._came.append(b"")
-            self._happened(Event.TURN_OVER)
+            self._transition(Event.TURN_OVER)
 
     def _received_plain(self, data: bytes, served: int) -> None:
         now_s = self._last_read_s = asyncio.get_running_loop().time()
@@ -273,7 +270,7 @@ class Connection(ReplyWriter):
         """Serve its front, if nothing that came before waits, and put the frames behind it to the others."""
         if self._serve_front is not None and not (self._postponed or frames or self._splitter.has_ready):
             if served < 0:
-                served = 0 if _has_huge_header(piece) else self._serve_front(piece, self)
+                served = self._serve_front(piece, self)
             if served:
                 self.frame_began_s = 0.0
                 if served == len(piece):
@@ -291,14 +288,14 @@ class Connection(ReplyWriter):
         else:
             self._serve(frames)
         if self._postponed and not self.closed:
-            self._happened(Event.TURN_OVER)
+            self._transition(Event.TURN_OVER)
 
     def _tell_stream(self, stream: "Stream") -> None:
         splitter = self._splitter
         stream.between_frames = not (self._postponed or splitter.pending_bytes or splitter.error)
 
     def _serve(self, frames: list[Frame]) -> None:
-        """Give them to `Process`, and write what it answered, also before an error."""
+        """Have `Process` serve the frames, and write what it answered, also before an error."""
         broken: str | None = None
         replies = self._run_replies = []
         try:
@@ -314,7 +311,7 @@ class Connection(ReplyWriter):
 
     def _serve_postponed(self) -> None:
         """Go on as long as the peer reads its replies (`resume_writing` comes back here) and its turn lasts."""
-        while self._postponed and self._state is not State.UNREAD and not self.closed:
+        while self._postponed and self._state is not ConnectionState.UNREAD and not self.closed:
             run = self._postponed[:RUN_FRAMES_MAX]
             del self._postponed[:RUN_FRAMES_MAX]
             self._serve(run)
@@ -322,10 +319,10 @@ class Connection(ReplyWriter):
                 break
 
     def postpone(self, frames: list[Frame]) -> None:
-        """For `Process`, when the turn is over: these come first in the next one."""
+        """Keep frames for the next turn, where they come first; for `Process`, when the turn is over."""
         self._postponed[:0] = frames
         if self._run_replies is None and not self.closed:  # not called from here
-            self._happened(Event.TURN_OVER)
+            self._transition(Event.TURN_OVER)
             if self._stream is not None:
                 self._tell_stream(self._stream)
 
@@ -336,11 +333,11 @@ class Connection(ReplyWriter):
             if self._came and not self._postponed:
                 data = b"".join(self._came)
                 self._came.clear()
-                self._together(partial(self._serve_read, data))
+                self._call_as_read(partial(self._serve_read, data))
             else:
                 self._serve_postponed()
         except BaseException:
-            self.shut(abort=True)  # a bug of ours, as an error in `data_received` would end it
+            self.close_quietly(abort=True)  # a bug of ours, as an error in `data_received` would end it
             raise
         if self._stream is not None:
             self._tell_stream(self._stream)
@@ -351,25 +348,29 @@ class Connection(ReplyWriter):
         elif self._splitter.error is not None:
             self.close(str(self._splitter.error))
         else:
-            self._happened(Event.ALL_SERVED)
+            self._transition(Event.ALL_SERVED)
 
     def pause_writing(self) -> None:
         # The peer does not read its replies: stop taking its requests, or they would pile up here.
         if not self.closed:
-            self._happened(Event.REPLIES_PILE_UP)
+            self._transition(Event.REPLIES_PILE_UP)
 
     def resume_writing(self) -> None:
-        if self._state is State.UNREAD and not self.closed and self.unread_bytes <= READ_PAUSE_BYTES:
+        if (
+            self._state is ConnectionState.UNREAD
+            and not self.closed
+            and self.unread_bytes <= READ_PAUSE_BYTES
+        ):
             self._last_read_s = asyncio.get_running_loop().time()  # it took what we wrote: it is alive
-            self._happened(Event.REPLIES_TAKEN)
+            self._transition(Event.REPLIES_TAKEN)
 
     def eof_received(self) -> None:
         """The peer sends nothing more; the transport closes when what was written has left."""
-        self._happened(Event.END)
+        self._transition(Event.END)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         was_opened = self._state in OPENED
-        self._happened(Event.LOST)
+        self._transition(Event.LOST)
         if self._tls is not None:
             self._tls.fail(ConnectionResetError("the peer has gone"))
         self._transport = self._stream = None
@@ -422,7 +423,7 @@ class Connection(ReplyWriter):
     def close(self, reason: str, *, abort: bool = False) -> None:
         if not self.closed:
             log.warning("connection closed remote=%s reason=%s", self.remote, reason)
-            self.shut(abort=abort)
+            self.close_quietly(abort=abort)
 
     def drop_unfinished(self) -> None:
         """Let go of the frame that has begun, whenever the connection itself may go."""
@@ -430,24 +431,19 @@ class Connection(ReplyWriter):
             run_sliced(self._splitter.dropping())  # many peers may go together
         self._splitter = FrameSplitter()
 
-    def shut(self, *, abort: bool = False) -> None:
+    def close_quietly(self, *, abort: bool = False) -> None:
         """Close quietly, after what was written; `abort` throws that away."""
         if self._transport is None:
             return
-        self._happened(Event.END)
+        self._transition(Event.END)
         if abort:
             self._transport.abort()
         else:
             self._transport.close()
 
 
-def _has_huge_header(data: bytes) -> bool:
-    """Whether it begins with a frame whose header no send has: the general path refuses it unread."""
-    return len(data) > HUGE_HEADER_BYTES and int.from_bytes(data[5:8], "big") > HUGE_HEADER_BYTES
-
-
 def _drop(data: bytes) -> None:
-    """For a peer that is not there (any more)."""
+    """Discard data: the peer is not there (any more)."""
 
 
 def address_text(name: tuple[Any, ...]) -> str:

@@ -5,12 +5,16 @@
 | NEW | not there yet | there is no transport |
 | OPENING | not served | TLS shakes hands; a plain connection passes through |
 | OPENING_OUT_OF_TURN | not read | as OPENING, and others have their turn of the loop first |
-| READING | read and served as they come | |
+| READING | read and served as they come; our own transport may let a read wait for a turn | |
 | OUT_OF_TURN | not read; whole ones wait | others have their turn of the loop first |
 | UNREAD | not read; whole ones wait | the peer does not read its replies |
 | CLOSING | not read nor served | one side has ended it; what was written still leaves |
 | TURNED_AWAY | not read nor served | it ended before it was open: the server never heard of it |
 | CLOSED | gone | the transport is |
+
+Turns: bytes that asyncio's transports brought wait in OUT_OF_TURN for theirs. Our own transport leaves them in the
+kernel, still in READING (`_waits` in `_stream.pyx`); a connection of it is in OUT_OF_TURN only with whole requests
+that wait, or bytes to be decrypted.
 """
 
 from collections.abc import Mapping
@@ -18,7 +22,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class State(Enum):
+class ConnectionState(Enum):
     NEW = auto()
     OPENING = auto()
     OPENING_OUT_OF_TURN = auto()
@@ -50,57 +54,61 @@ class Event(Enum):
 
 
 _WHILE_IT_LEAVES: Final = (Event.TURN_OVER, Event.REPLIES_PILE_UP, Event.REPLIES_TAKEN, Event.END)
-NEXT: Final[Mapping[State, Mapping[Event, State]]] = {
-    State.NEW: {Event.MADE: State.OPENING},
-    State.OPENING: {
-        Event.OPENED: State.READING,
-        Event.TURN_OVER: State.OPENING_OUT_OF_TURN,
-        Event.REPLIES_PILE_UP: State.OPENING,
-        Event.END: State.TURNED_AWAY,
-        Event.LOST: State.CLOSED,
+NEXT: Final[Mapping[ConnectionState, Mapping[Event, ConnectionState]]] = {
+    ConnectionState.NEW: {Event.MADE: ConnectionState.OPENING},
+    ConnectionState.OPENING: {
+        Event.OPENED: ConnectionState.READING,
+        Event.TURN_OVER: ConnectionState.OPENING_OUT_OF_TURN,
+        Event.REPLIES_PILE_UP: ConnectionState.OPENING,
+        Event.END: ConnectionState.TURNED_AWAY,
+        Event.LOST: ConnectionState.CLOSED,
     },
-    State.OPENING_OUT_OF_TURN: {
-        Event.OPENED: State.OUT_OF_TURN,
-        Event.TURN_OVER: State.OPENING_OUT_OF_TURN,
-        Event.ALL_SERVED: State.OPENING,
-        Event.REPLIES_PILE_UP: State.OPENING_OUT_OF_TURN,
-        Event.END: State.TURNED_AWAY,
-        Event.LOST: State.CLOSED,
+    ConnectionState.OPENING_OUT_OF_TURN: {
+        Event.OPENED: ConnectionState.OUT_OF_TURN,
+        Event.TURN_OVER: ConnectionState.OPENING_OUT_OF_TURN,
+        Event.ALL_SERVED: ConnectionState.OPENING,
+        Event.REPLIES_PILE_UP: ConnectionState.OPENING_OUT_OF_TURN,
+        Event.END: ConnectionState.TURNED_AWAY,
+        Event.LOST: ConnectionState.CLOSED,
     },
-    State.READING: {
-        Event.TURN_OVER: State.OUT_OF_TURN,
-        Event.ALL_SERVED: State.READING,
-        Event.REPLIES_PILE_UP: State.UNREAD,
-        Event.REPLIES_TAKEN: State.READING,
-        Event.END: State.CLOSING,
-        Event.LOST: State.CLOSED,
+    ConnectionState.READING: {
+        Event.TURN_OVER: ConnectionState.OUT_OF_TURN,
+        Event.ALL_SERVED: ConnectionState.READING,
+        Event.REPLIES_PILE_UP: ConnectionState.UNREAD,
+        Event.REPLIES_TAKEN: ConnectionState.READING,
+        Event.END: ConnectionState.CLOSING,
+        Event.LOST: ConnectionState.CLOSED,
     },
-    State.OUT_OF_TURN: {
-        Event.TURN_OVER: State.OUT_OF_TURN,
-        Event.ALL_SERVED: State.READING,
-        Event.REPLIES_PILE_UP: State.UNREAD,
-        Event.REPLIES_TAKEN: State.OUT_OF_TURN,
-        Event.END: State.CLOSING,
-        Event.LOST: State.CLOSED,
+    ConnectionState.OUT_OF_TURN: {
+        Event.TURN_OVER: ConnectionState.OUT_OF_TURN,
+        Event.ALL_SERVED: ConnectionState.READING,
+        Event.REPLIES_PILE_UP: ConnectionState.UNREAD,
+        Event.REPLIES_TAKEN: ConnectionState.OUT_OF_TURN,
+        Event.END: ConnectionState.CLOSING,
+        Event.LOST: ConnectionState.CLOSED,
     },
-    State.UNREAD: {
-        Event.TURN_OVER: State.UNREAD,
-        Event.REPLIES_PILE_UP: State.UNREAD,
-        Event.REPLIES_TAKEN: State.OUT_OF_TURN,  # what waited is served first, in a turn of its own
-        Event.END: State.CLOSING,
-        Event.LOST: State.CLOSED,
+    ConnectionState.UNREAD: {
+        Event.TURN_OVER: ConnectionState.UNREAD,
+        Event.REPLIES_PILE_UP: ConnectionState.UNREAD,
+        Event.REPLIES_TAKEN: ConnectionState.OUT_OF_TURN,  # what waited is served first, in a turn of its own
+        Event.END: ConnectionState.CLOSING,
+        Event.LOST: ConnectionState.CLOSED,
     },
-    State.CLOSING: {**dict.fromkeys(_WHILE_IT_LEAVES, State.CLOSING), Event.LOST: State.CLOSED},
-    State.TURNED_AWAY: {**dict.fromkeys(_WHILE_IT_LEAVES, State.TURNED_AWAY), Event.LOST: State.CLOSED},
-    State.CLOSED: {Event.TURN_OVER: State.CLOSED, Event.END: State.CLOSED},
+    **{
+        state: dict.fromkeys(_WHILE_IT_LEAVES, state) | {Event.LOST: ConnectionState.CLOSED}
+        for state in (ConnectionState.CLOSING, ConnectionState.TURNED_AWAY)
+    },
+    ConnectionState.CLOSED: {Event.TURN_OVER: ConnectionState.CLOSED, Event.END: ConnectionState.CLOSED},
 }
 """What is not here cannot happen: a KeyError is a bug of ours."""
 
-READ: Final = frozenset({State.OPENING, State.READING})
+READ: Final = frozenset({ConnectionState.OPENING, ConnectionState.READING})
 """The transport reads."""
-QUEUED: Final = frozenset({State.OPENING_OUT_OF_TURN, State.OUT_OF_TURN})
+QUEUED: Final = frozenset({ConnectionState.OPENING_OUT_OF_TURN, ConnectionState.OUT_OF_TURN})
 """The connection stands in the queue for turns."""
-WAITING: Final = frozenset({*QUEUED, State.UNREAD})
+WAITING: Final = frozenset({*QUEUED, ConnectionState.UNREAD})
 """The transport is told not to read."""
-OPENED: Final = frozenset({State.READING, State.OUT_OF_TURN, State.UNREAD, State.CLOSING})
+OPENED: Final = frozenset(
+    {ConnectionState.READING, ConnectionState.OUT_OF_TURN, ConnectionState.UNREAD, ConnectionState.CLOSING}
+)
 """The server knows of the connection."""

@@ -69,7 +69,7 @@ class TlsSession:
         return True
 
     def fail(self, error: Exception) -> None:
-        """The handshake has failed."""
+        """Tell whoever waits for the handshake that it failed."""
         if not self.shaken.done():
             self.shaken.set_exception(error)
 
@@ -78,20 +78,20 @@ class TlsSession:
             self._tls.write(data)
         return self._out.read()
 
-    def own_words(self) -> bytes:
-        """What TLS itself sends: parts of the handshake, new keys, alerts."""
+    def pending_output(self) -> bytes:
+        """What TLS itself has to send: parts of the handshake, new keys, alerts."""
         return self._out.read() if self._out.pending else b""
 
     def end(self) -> None:
-        """Say that nothing more comes."""
+        """Have TLS say that nothing more comes (close_notify)."""
         with contextlib.suppress(
             ssl.SSLError
         ):  # the peer's goodbye is not there yet, or the handshake is not done
             self._tls.unwrap()
 
 
-class Below(Protocol):
-    """The transport that carries it."""
+class LowerTransport(Protocol):
+    """The transport that carries the encrypted bytes."""
 
     def write(self, data: bytes) -> None: ...
     def pause_reading(self) -> None: ...
@@ -108,11 +108,15 @@ class EncryptedTransport:
     """A transport in the sense of asyncio: what is written to it leaves through the one below, encrypted."""
 
     def __init__(
-        self, below: Below, session: TlsSession, pause: Callable[[], None], resume: Callable[[], None]
+        self,
+        lower: LowerTransport,
+        session: TlsSession,
+        pause: Callable[[], None],
+        resume: Callable[[], None],
     ) -> None:
         """`pause` and `resume`: too much waits to be encrypted, nothing does any more; the one below has such calls,
         too."""
-        self._below = below
+        self._lower = lower
         self._session = session
         self._pause, self._resume = pause, resume
         self._high = 0
@@ -121,15 +125,15 @@ class EncryptedTransport:
         self._plain_bytes = 0
         """Of what waits to be encrypted."""
         self._closing = False
-        self.pause_reading = below.pause_reading
-        self.resume_reading = below.resume_reading
-        self.get_extra_info = below.get_extra_info
+        self.pause_reading = lower.pause_reading
+        self.resume_reading = lower.resume_reading
+        self.get_extra_info = lower.get_extra_info
 
     def write(self, data: bytes | memoryview) -> None:
         if self._plain or len(data) > PIECE_BYTES:
             self._write_later([data])
         elif not self._closing:
-            self._below.write(self._session.encrypt(data))
+            self._lower.write(self._session.encrypt(data))
 
     def writelines(self, parts: list[bytes | memoryview]) -> None:
         if self._plain or sum([len(part) for part in parts]) > PIECE_BYTES:
@@ -150,16 +154,16 @@ class EncryptedTransport:
             self._pause()
 
     def _encrypt_all(self) -> Steps[None]:
-        while self._plain and not self._below.is_closing():
+        while self._plain and not self._lower.is_closing():
             piece = self._next_piece()
-            self._below.write(self._session.encrypt(piece))
+            self._lower.write(self._session.encrypt(piece))
             if not self._plain:  # not behind the yield: the next write may come before
                 break
             yield
         self._plain.clear()
         self._plain_bytes = 0
         if self._closing:
-            self._say_goodbye()
+            self._end_session()
         else:
             self._told_to_pause = False
             self._resume()  # always: while much waited here, nobody may have listened to the one below
@@ -178,37 +182,37 @@ class EncryptedTransport:
         self._plain_bytes -= PIECE_BYTES - room
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def say_own_words(self) -> None:
-        """What TLS itself has to say, after what came."""
-        words = self._session.own_words()
+    def send_session_output(self) -> None:
+        """Send what the TLS session itself has to send after what came."""
+        words = self._session.pending_output()
         if words:
-            self._below.write(words)
+            self._lower.write(words)
 
     def get_write_buffer_size(self) -> int:
-        return self._plain_bytes + self._below.get_write_buffer_size()
+        return self._plain_bytes + self._lower.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int) -> None:
         self._high = high
-        self._below.set_write_buffer_limits(high=high)
+        self._lower.set_write_buffer_limits(high=high)
 
     def is_closing(self) -> bool:
-        return self._closing or self._below.is_closing()
+        return self._closing or self._lower.is_closing()
 
     def close(self) -> None:
         """Close once what was written has left."""
         if not self._closing:
             self._closing = True
             if not self._plain:
-                self._say_goodbye()
+                self._end_session()
 
-    def _say_goodbye(self) -> None:
+    def _end_session(self) -> None:
         self._session.end()
-        self.say_own_words()
-        self._below.close()
+        self.send_session_output()
+        self._lower.close()
 
     def abort(self) -> None:
         """Close immediately; what was not sent is dropped."""
         self._closing = True
         self._plain.clear()
         self._plain_bytes = 0
-        self._below.abort()
+        self._lower.abort()

@@ -19,7 +19,7 @@ _failed_of: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[_Failed]] = WeakK
 
 
 def fail_calls(waiters: Iterable[asyncio.Future[Any]], error: Callable[[], Exception]) -> None:
-    """Those who wait get this error, each one of its own, in the next turns of the loop."""
+    """Fail the calls that wait, each with an error of its own, in the next turns of the loop."""
     loop = asyncio.get_running_loop()
     failed = _failed_of.setdefault(loop, deque())
     was_empty = not failed

@@ -48,8 +48,8 @@ class ReadCost:
         much = self._brought_much or read_bytes >= MUCH_BYTES
         return much or self.reads < KNOWN_READS or self._cost_s > CHEAP_S
 
-    def reckon(self, read_bytes: int, took_s: float) -> None:
-        """One read that took long is no sign: the machine may have had something else to do meanwhile."""
+    def note(self, read_bytes: int, took_s: float) -> None:
+        """Note what a read took; one that took long is no sign: the machine may have had something else to do."""
         self.reads += 1
         self._brought_much = read_bytes >= MUCH_BYTES
         if took_s < self._cost_s:
@@ -87,7 +87,7 @@ class FairQueue:
         return len(self._waiting)
 
     def add(self, waiting: QueuedPeer, *, first: bool = False) -> None:
-        """Have it take a turn when those before it had theirs.
+        """Queue it for a turn, behind those that wait already.
 
         `first`: it is in the middle of a request. What is half done takes memory, so it is ended before others begin.
         """
@@ -99,7 +99,7 @@ class FairQueue:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def remove(self, waiting: QueuedPeer) -> None:
-        """It needs no turn any more."""
+        """Take it out of the queue."""
         self._waiting.pop(waiting, None)
 
     def _go_on(self) -> None:
@@ -118,7 +118,7 @@ class FairQueue:
 
 
 class _Step:
-    """Something short that waits for its turn."""
+    """A short call that waits for its turn."""
 
     def __init__(self, step: Callable[[], None]) -> None:
         self._step = step
@@ -136,7 +136,7 @@ class _Step:
 
 
 async def in_turn(step: Callable[[], None]) -> None:
-    """Run what a stranger's server asks for, in the turn of all such."""
+    """Run a step for a server we know nothing of, in the turn of all such."""
     waiting = _Step(step)
     fair_queue(PEERS).add(waiting)
     try:

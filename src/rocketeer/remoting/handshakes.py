@@ -18,7 +18,7 @@ AGAIN_S: Final = 0.05
 RECORD_HEADER_BYTES: Final = 5
 HELLO_BYTES_MAX: Final = RECORD_HEADER_BYTES + (16 << 10)
 
-Begin = Callable[[socket.socket, ssl.SSLContext, float], Coroutine[Any, Any, None]]
+BeginConnection = Callable[[socket.socket, ssl.SSLContext, float], Coroutine[Any, Any, None]]
 
 
 def hello_bytes(start: bytes) -> int:
@@ -29,9 +29,9 @@ def hello_bytes(start: bytes) -> int:
 
 
 class Handshakes:
-    """Of one server. `begin` shakes hands and closes the socket if it fails, also when it is cancelled."""
+    """The TLS handshakes of one server. `begin` closes the socket when its handshake fails or is cancelled."""
 
-    def __init__(self, at_once_max: int, begin: Begin) -> None:
+    def __init__(self, at_once_max: int, begin: BeginConnection) -> None:
         self._at_once_max = at_once_max
         self._begin = begin
         self._waiting: deque[tuple[socket.socket, ssl.SSLContext, float]] = deque()
@@ -44,7 +44,7 @@ class Handshakes:
         return len(self._waiting) + len(self._under_way)
 
     def ask(self, sock: socket.socket, tls: ssl.SSLContext, since_s: float) -> None:
-        """Have its turn come, behind those who asked before; `since_s`: since when it is here."""
+        """Queue a socket for its handshake, behind those before it; `since_s`: since when it is here."""
         self._waiting.append((sock, tls, since_s))
         self._schedule(0.0)
 

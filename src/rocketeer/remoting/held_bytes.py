@@ -15,15 +15,15 @@ UNREAD_NOTED_BYTES = 16 << 10
 """Fewer unread bytes than this are not counted: the sockets of honest peers are full for moments, too."""
 
 
-class Sender(Protocol):
-    """Whose frames come in parts."""
+class FrameSource(Protocol):
+    """A peer whose frames come in parts."""
 
     def close(self, reason: str, *, abort: bool = False) -> None: ...
     def drop_unfinished(self) -> None: ...
 
 
-class Reader(Protocol):
-    """Who takes replies."""
+class ReplyReader(Protocol):
+    """A peer that replies are written to."""
 
     @property
     def unread_bytes(self) -> int: ...
@@ -46,11 +46,11 @@ class UnfinishedFrames:
         self._bytes_max = bytes_max
         self._key = key
         self._bytes = 0
-        self.bytes_of: dict[Sender, int] = {}
+        self.bytes_of: dict[FrameSource, int] = {}
         """In the order in which their frames began."""
 
-    def note(self, peer: Sender, unfinished_bytes: int) -> None:
-        """So much of an unfinished frame the connection holds now."""
+    def note(self, peer: FrameSource, unfinished_bytes: int) -> None:
+        """Note how much of an unfinished frame the connection holds now."""
         before = self.bytes_of.get(peer, 0)
         self._bytes += unfinished_bytes - before
         if unfinished_bytes < before or not unfinished_bytes:
@@ -90,10 +90,10 @@ class UnreadReplies:
         self._key = key
         self._now_s = now_s
         self._bytes = 0
-        self._backlogs: dict[Reader, _Backlog] = {}
+        self._backlogs: dict[ReplyReader, _Backlog] = {}
 
-    def note(self, peer: Reader) -> None:
-        """Some more was written to it and not taken."""
+    def note(self, peer: ReplyReader) -> None:
+        """Note that more was written to it and not taken."""
         backlog = self._backlogs.get(peer)
         if backlog is None:
             backlog = self._backlogs[peer] = _Backlog()
@@ -101,13 +101,13 @@ class UnreadReplies:
         if self._bytes > self._bytes_max:
             self._close_slowest()
 
-    def forget(self, peer: Reader) -> None:
-        """Its connection is gone."""
+    def forget(self, peer: ReplyReader) -> None:
+        """Forget a peer whose connection is gone."""
         backlog = self._backlogs.pop(peer, None)
         if backlog is not None:
             self._bytes -= backlog.bytes
 
-    def _look_at(self, peer: Reader, backlog: _Backlog, now_s: float) -> None:
+    def _look_at(self, peer: ReplyReader, backlog: _Backlog, now_s: float) -> None:
         unread, taken = peer.unread_bytes, peer.taken_bytes
         self._bytes += unread - backlog.bytes
         backlog.bytes = unread

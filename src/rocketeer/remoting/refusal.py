@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def refusal(command: Command, error: Exception, what: str, peer: str) -> Command:
-    """For one that was refused, or that hit an error of ours (which is logged with its trace)."""
+    """The reply to one that was refused, or that hit an error of ours (which is logged with its trace)."""
     if isinstance(error, RequestRefused):
         return reply(command, error.code, error.remark)
     if not isinstance(error, RocketeerError):

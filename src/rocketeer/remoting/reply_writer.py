@@ -1,6 +1,7 @@
 """What is written to one peer: replies of a run together, large ones without a copy, and never more than it reads."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from rocketeer.protocol.command import Command, encode, encode_head
@@ -22,7 +23,7 @@ LARGE_BODY_BYTES = 256 << 10
 """A body of this size is not copied once more to stand behind its header."""
 
 
-class ReplyWriter(asyncio.Protocol):
+class ReplyWriter(asyncio.Protocol, ABC):
     """The writing half of a `Connection`: a part of it, so that no write is a call longer."""
 
     __slots__ = ("_counts_written", "_run_replies", "_stream", "_transport", "_unread", "_written_bytes")
@@ -39,13 +40,13 @@ class ReplyWriter(asyncio.Protocol):
         """Those of the run of `Process` that is going on: they are written together when it ends."""
         self._written_bytes = 0
 
+    @abstractmethod
     def close(self, reason: str, *, abort: bool = False) -> None:
         """Close because of what the peer did, with one log line; `abort` drops unsent replies too."""
-        raise NotImplementedError
 
     @property
     def closed(self) -> bool:
-        """Also when a write has found the peer gone, which the transport says a turn later."""
+        """Whether it is gone or going; a write may find the peer gone a turn before the transport says so."""
         return self._transport is None or self._transport.is_closing()
 
     @property
@@ -84,14 +85,14 @@ class ReplyWriter(asyncio.Protocol):
         self.replies_unread(self.unread_bytes)
 
     def replies_unread(self, unread_bytes: int) -> None:
-        """So much has been written and not been taken: is that too much, of this peer or of all?"""
+        """Note how much was written and not taken; close the connection if that is too much."""
         if unread_bytes > WRITE_BYTES_MAX:
             self.close(f"the peer left more than {WRITE_BYTES_MAX} bytes of replies unread", abort=True)
         elif unread_bytes >= UNREAD_NOTED_BYTES:
             self._unread.note(self)
 
     def _write_all(self, parts: list[bytes | memoryview]) -> None:
-        """Small pieces are joined, large ones are cheaper written as they are."""
+        """Write a frame's pieces: small ones joined, large ones as they are, which is cheaper."""
         if len(parts) == 1:
             self.write(parts[0])
             return

@@ -1,4 +1,4 @@
-"""The general path of a request: decode, guard, handle, reply. What no fast path took comes here."""
+"""The general path of a request: decode, guard, handle, reply. What nobody serves in fewer steps comes here."""
 
 import asyncio
 import inspect
@@ -24,7 +24,7 @@ from rocketeer.remoting.refusal import refusal
 from rocketeer.remoting.slices import InOrder
 from rocketeer.steps import Steps, finish
 
-__all__ = ["Brake", "Connection", "Guard", "Handler", "Router"]
+__all__ = ["Connection", "Guard", "Handler", "Router", "TemporaryGuard"]
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +33,10 @@ Handler = Callable[[Command, Connection], Command | Awaitable[Command | None] | 
 behind `InOrder`."""
 Guard = Callable[[Command, Connection], Steps[None]]
 """Admission, before any handler: steps that end to let pass, and raise RequestRefused to refuse."""
-Brake = Callable[[Command, Connection], None]
+TemporaryGuard = Callable[[Command, Connection], None]
 """Raises RequestRefused to refuse."""
+OnAnswered = Callable[[int, int, float], None]
+"""Gets request code, response code and seconds of what a handler answered by its own return."""
 
 
 class Router:
@@ -45,6 +47,7 @@ class Router:
         handlers: Mapping[int, Handler],
         guards: Iterable[Guard] = (),
         limits: RequestLimits | None = None,
+        on_answered: OnAnswered = lambda request, response, took_s: None,
     ) -> None:
         self._handlers = dict(handlers)
         self._guards = tuple(guards)
@@ -53,11 +56,10 @@ class Router:
         self._under_way_bytes = 0
         self._many_under_way_bytes = self._limits.server.bytes_under_way // 2
         """From here on every request is looked at: no single one takes more than is left."""
-        self.brake: Brake | None = None
+        self.temporary_guard: TemporaryGuard | None = None
         """It comes and goes: while there is one, it sees every request first."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.on_answered: Callable[[int, int, float], None] = lambda request, response, took_s: None
-        """Told request code, response code and seconds of what a handler answered by its own return."""
+        self._on_answered = on_answered
 
     @property
     def guarded(self) -> bool:
@@ -65,7 +67,7 @@ class Router:
         return bool(self._guards)
 
     def process(self, frames: list[Frame], connection: Connection, *, admitted: bool = False) -> None:
-        """In their order; what does not fit into the connection's turn waits for the next one.
+        """Serve the frames in their order; what does not fit into the connection's turn waits for the next one.
 
         `admitted`: the guards have let these pass before, and may not do so twice; all are served now.
         """
@@ -78,7 +80,7 @@ class Router:
                 return
 
     def serve(self, frame: Frame, connection: Connection, *, admitted: bool = False) -> bool:
-        """False: it takes more than the connection's turn; bring it again before all that came later."""
+        """Serve one frame; False if that exceeds the connection's turn: bring it again before what came later."""
         if connection.request_steps is None:
             kind, header, body = frame
             if len(header) > self.header_bytes_max:
@@ -123,7 +125,7 @@ class Router:
             yield from guard(command, connection)
 
     def _refuse_header(self, kind: int, header: bytes, connection: Connection) -> None:
-        """Reading it would take too long; only what names the request is looked for."""
+        """Refuse a request whose header is too long to be read; only what the refusal needs is looked for."""
         limit = self.header_bytes_max
         refusal = over_limit(f"a request has a header of {len(header)} bytes", "limitHeaderBytes", limit)
         command = command_of_huge_header(kind, header)
@@ -143,8 +145,8 @@ class Router:
             return None
         began_s = time.perf_counter()
         try:
-            if self.brake is not None:
-                self.brake(command, connection)
+            if self.temporary_guard is not None:
+                self.temporary_guard(command, connection)
             if self._guards and not admitted:
                 finish(self._check(command, connection))
             handler = self._handlers.get(command.code)
@@ -204,7 +206,7 @@ class Router:
     ) -> None:
         if answer is None:
             return
-        self.on_answered(command.code, answer.code, time.perf_counter() - began_s)
+        self._on_answered(command.code, answer.code, time.perf_counter() - began_s)
         if command.is_oneway:
             return
         try:

@@ -17,11 +17,12 @@ from typing import NamedTuple
 from rocketeer.config import ServerLimits
 from rocketeer.errors import PortInUse
 from rocketeer.remoting.connection import Connection, Process, ServeFront, address_text
+from rocketeer.remoting.connection_slots import ConnectionSlots
 from rocketeer.remoting.encrypted import TlsSession
 from rocketeer.remoting.fair_queue import LoopReads, fair_queue
+from rocketeer.remoting.first_bytes import FirstBytes
 from rocketeer.remoting.handshakes import HELLO_BYTES_MAX, RECORD_HEADER_BYTES, Handshakes, hello_bytes
 from rocketeer.remoting.held_bytes import UnfinishedFrames, UnreadReplies
-from rocketeer.remoting.places import Places
 from rocketeer.remoting.slices import in_slices
 from rocketeer.remoting.streams import SocketPoller, Stream, new_poller
 from rocketeer.steps import Steps
@@ -97,10 +98,10 @@ class RemotingServer:
         self._unfinished = UnfinishedFrames(limits.unfinished_bytes, "limitUnfinishedBytes")
         self._unread = UnreadReplies(limits.unread_bytes, "limitUnreadBytes")
         self._listeners: list[socket.socket] = []
-        self._greeting: dict[socket.socket, float] = {}
+        self._first_bytes = FirstBytes()
         self._opening: set[asyncio.Task[None]] = set()
         self._handshakes = Handshakes(limits.tls_handshakes, self._adopt)
-        self._places = Places(self, self._handshakes)
+        self._slots = ConnectionSlots(self._first_bytes, self._handshakes)
         self._reads = LoopReads()
         self._sweeper: asyncio.Task[None] | None = None
         self._poller = poller
@@ -109,7 +110,7 @@ class RemotingServer:
 
     @property
     def _peers(self) -> int:
-        return len(self.connections) + len(self._greeting) + len(self._opening) + len(self._handshakes)
+        return len(self.connections) + len(self._first_bytes) + len(self._opening) + len(self._handshakes)
 
     @property
     def ports(self) -> list[int]:
@@ -140,21 +141,19 @@ class RemotingServer:
         for listener in self._listeners:
             loop.remove_reader(listener.fileno())
         self._close_listeners()
-        for sock in list(self._greeting):
-            self._forget_greeting(sock)
-            sock.close()
+        self._first_bytes.close_all()
         self._handshakes.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._all_closed.clear()
         for connection in list(self.connections):
-            connection.shut()
+            connection.close_quietly()
         if not self.connections:
             self._all_closed.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_closed.wait(), CLOSE_S)
         for connection in list(self.connections):
-            connection.shut(abort=True)
+            connection.close_quietly(abort=True)
         if self._poller is not None:
             self._poller.close()
 
@@ -173,7 +172,7 @@ class RemotingServer:
                 log.warning("accept failed error=%s: tried again in %g s", error, ACCEPT_PAUSE_S)
                 self._pause_accepting(listener)
                 return
-            if self._peers >= self._connections_max and not self._places.make_room():
+            if self._peers >= self._connections_max and not self._slots.evict_one():
                 if not self._crowded:
                     log.warning("connections refused limit=%d", self._connections_max)
                 self._crowded = True
@@ -182,21 +181,10 @@ class RemotingServer:
             self._crowded = False
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            loop = asyncio.get_running_loop()
-            self._greeting[sock] = loop.time()
-            loop.add_reader(sock.fileno(), self._greet, sock)
-
-    def oldest_s(self) -> float | None:
-        """Since when the first is here who has not said anything."""
-        return next(iter(self._greeting.values()), None)
-
-    def drop_oldest(self) -> None:
-        sock = next(iter(self._greeting))
-        self._forget_greeting(sock)
-        sock.close()
+            self._first_bytes.wait(sock, self._on_first_byte)
 
     def _pause_accepting(self, listener: socket.socket) -> None:
-        """The loop would call `_accept` again and again while somebody waits in the backlog."""
+        """Wait a while: the loop would call `_accept` again and again while somebody waits in the backlog."""
 
         def resume() -> None:
             if listener in self._listeners:
@@ -206,21 +194,20 @@ class RemotingServer:
         loop.remove_reader(listener.fileno())
         loop.call_later(ACCEPT_PAUSE_S, resume)
 
-    def _greet(self, sock: socket.socket) -> None:
-        """The first byte has come; who comes with many others waits for a turn."""
+    def _on_first_byte(self, sock: socket.socket) -> None:
+        """Look at the first byte, which has come; who comes with many others waits for a turn."""
         if self._reads.is_over() or fair_queue():
-            asyncio.get_running_loop().remove_reader(sock.fileno())
-            fair_queue().add(_Newcomer(self, sock))
+            self._first_bytes.pause(sock)
+            fair_queue().add(_FirstByteTurn(self, sock))
         else:
-            self._lead_in(sock)
+            self._choose_protocol(sock)
 
-    def greet_in_turn(self, sock: socket.socket) -> None:
-        if sock in self._greeting:
-            asyncio.get_running_loop().add_reader(sock.fileno(), self._greet, sock)
-            self._lead_in(sock)
+    def first_byte_in_turn(self, sock: socket.socket) -> None:
+        if self._first_bytes.go_on(sock, self._on_first_byte):
+            self._choose_protocol(sock)
 
-    def _lead_in(self, sock: socket.socket) -> None:
-        """TLS or plain, by the first byte."""
+    def _choose_protocol(self, sock: socket.socket) -> None:
+        """Choose TLS or plain by the first byte, and hand the socket over."""
         tls: ssl.SSLContext | None = None
         try:
             first = sock.recv(RECORD_HEADER_BYTES, socket.MSG_PEEK)
@@ -232,18 +219,18 @@ class RemotingServer:
             return
         except OSError:
             first = b""
-        since_s = self._forget_greeting(sock)
+        since_s = self._first_bytes.take(sock)
         if not first:
             sock.close()
             return
         if first[:1] == TLS_HELLO:
             if tls is None:
-                self._turn_away(sock, "TLS hello, but no certificate is configured")
+                self._refuse_connection(sock, "TLS hello, but no certificate is configured")
             else:
                 self._handshakes.ask(sock, tls, since_s)
             return
         elif not self._plain:
-            self._turn_away(sock, "no TLS, but tls.server.mode is enforcing")
+            self._refuse_connection(sock, "no TLS, but tls.server.mode is enforcing")
             return
         elif self._poller is not None:
             self._adopt_plain(sock, self._poller, since_s)
@@ -252,7 +239,7 @@ class RemotingServer:
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    def _turn_away(self, sock: socket.socket, reason: str) -> None:
+    def _refuse_connection(self, sock: socket.socket, reason: str) -> None:
         with contextlib.suppress(OSError):  # gone already
             log.warning("connection closed remote=%s reason=%s", address_text(sock.getpeername()), reason)
         sock.close()
@@ -265,7 +252,7 @@ class RemotingServer:
             sock.close()
 
     async def _adopt(self, sock: socket.socket, tls: ssl.SSLContext | None, since_s: float) -> None:
-        """By a transport of asyncio, or with TLS."""
+        """Make a connection of the socket by asyncio, or with TLS."""
         session = None if tls is None else TlsSession(tls)
         connection = self._new_connection(since_s, session)
         try:
@@ -276,9 +263,9 @@ class RemotingServer:
         except (OSError, ssl.SSLError) as error:  # also when it takes too long
             reason = str(error) or f"it took longer than {HANDSHAKE_S:g} s"
             log.warning("connection closed reason=handshake failed error=%s", reason)
-            connection.shut(abort=not isinstance(error, ssl.SSLError))
+            connection.close_quietly(abort=not isinstance(error, ssl.SSLError))
         except asyncio.CancelledError:  # others wait for its place
-            connection.shut(abort=True)
+            connection.close_quietly(abort=True)
             raise
         finally:
             del session, connection  # a future holds its error, whose trace holds this frame
@@ -302,25 +289,20 @@ class RemotingServer:
             unfinished=self._unfinished,
             unread=self._unread,
             reads=self._reads,
-            together=None if self._poller is None else self._poller.together,
+            call_as_read=None if self._poller is None else self._poller.call_as_read,
             tls=tls,
         )
 
     def _opened(self, since_s: float, connection: Connection) -> None:
         self.connections.add(connection)
-        self._places.opened(connection, since_s)
+        self._slots.opened(connection, since_s)
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self._places.closed(connection)
+        self._slots.closed(connection)
         if not self.connections:
             self._all_closed.set()
         self._notify_close(connection)
-
-    def _forget_greeting(self, sock: socket.socket) -> float:
-        """Since when it has waited."""
-        asyncio.get_running_loop().remove_reader(sock.fileno())
-        return self._greeting.pop(sock, 0.0)
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -336,20 +318,13 @@ class RemotingServer:
             await in_slices(self._sweep(asyncio.get_running_loop().time()))
 
     def _sweep(self, now_s: float) -> Steps[None]:
-        """Those whose time is over, one a step: ten thousand may have fallen silent together."""
-        for number, sock in enumerate(list(self._greeting), 1):
-            since_s = self._greeting.get(sock)
-            if since_s is not None and now_s - since_s > self._idle_s:
-                self._forget_greeting(sock)
-                sock.close()
-                yield
-            elif number % SWEPT_AT_ONCE == 0:
-                yield
-        self._places.look_again()
+        """Close those whose time is over, one a step: ten thousand may have fallen silent together."""
+        yield from self._first_bytes.closing_older(now_s - self._idle_s)
+        self._slots.look_again()
         for number, connection in enumerate(list(self.connections), 1):
             if number % SWEPT_AT_ONCE == 0:
                 yield
-            self._places.looked_at(connection)
+            self._slots.looked_at(connection)
             if now_s - connection.last_read_s > self._idle_s:
                 # One that does not even read would never let us say goodbye.
                 connection.close(f"idle for {self._idle_s:g} s", abort=connection.unread_bytes > 0)
@@ -359,7 +334,7 @@ class RemotingServer:
                 yield
 
 
-class _Newcomer:
+class _FirstByteTurn:
     """Waits for the turn in which its first byte is looked at."""
 
     __slots__ = ("_server", "_sock")
@@ -369,7 +344,7 @@ class _Newcomer:
         self._sock = sock
 
     def take_turn(self, ends_s: float) -> None:
-        self._server.greet_in_turn(self._sock)
+        self._server.first_byte_in_turn(self._sock)
 
 
 def _has_come(sock: socket.socket, size: int) -> bool:

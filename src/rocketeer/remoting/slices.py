@@ -37,7 +37,7 @@ AT_ONCE_MAX = 8
 
 
 class Slicer:
-    """The jobs of one loop."""
+    """Runs the long jobs of one loop, in slices."""
 
     def __init__(self, *, slice_s: float = SLICE_S) -> None:
         self._slice_s = slice_s
@@ -75,11 +75,11 @@ class Slicer:
         return future
 
     def _end_turn(self) -> None:
-        """Many that are short, as of a thousand connections that close, share a slice, too."""
+        """End the turn of the loop: short jobs of one turn, as when a thousand connections close, share a slice."""
         self._is_turn = False
 
     def _turn(self) -> None:
-        """One slice; the job that it ends in waits behind the others that have begun."""
+        """Run one slice; the job that it ends in waits behind the others that have begun."""
         self._left_s = self._slice_s
         until_s = time.perf_counter() + self._slice_s
         while self._jobs:
@@ -110,7 +110,7 @@ _slicers: WeakKeyDictionary[asyncio.AbstractEventLoop, Slicer] = WeakKeyDictiona
 
 
 def slicer() -> Slicer:
-    """The one of the running loop."""
+    """The slicer of the running loop."""
     loop = asyncio.get_running_loop()
     known = _slicers.get(loop)
     if known is None:
@@ -119,12 +119,12 @@ def slicer() -> Slicer:
 
 
 def run_sliced(steps: Steps[T]) -> T | Awaitable[T]:
-    """For handlers: what is short is answered at once and in order, what is long later."""
+    """Run steps in slices, for handlers: the result of what is short, in order; of what is long a future."""
     return slicer().run(steps)
 
 
 class InOrder(Awaitable[T]):
-    """For handlers: long work that has to be done before later requests of the same connection are served.
+    """Long work of a handler, to be done before later requests of the same connection are served.
 
     A server runs it in the turns of the connection; whoever else gets it may await it.
     """
@@ -137,7 +137,7 @@ class InOrder(Awaitable[T]):
 
 
 async def in_slices(steps: Steps[T]) -> T:
-    """For coroutines."""
+    """Run steps in slices and await their result."""
     outcome = slicer().run(steps)
     try:
         return await outcome if isinstance(outcome, asyncio.Future) else outcome

@@ -14,7 +14,7 @@ from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 
 
-class Outcome(Enum):
+class SlaveOutcome(Enum):
     """What became of a send that waited for a slave; it is stored on the master either way."""
 
     CONFIRMED = "a slave has it"
@@ -31,11 +31,11 @@ class SlaveProgress(Protocol):
         ...
 
 
-Done = Callable[[Outcome], None]
+OnSlaveConfirmed = Callable[[SlaveOutcome], None]
 
 
 class Confirmations:
-    """Belongs to the loop thread. `slaves` is the live collection of connected ones."""
+    """Answers sends when a slave has them. Belongs to the loop thread. `slaves` is the live collection of slaves."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Confirmations:
         self._clock = clock
         self._timeout_s = timeout_ms / 1000
         self._behind_bytes_max = behind_bytes_max
-        self._waiters: deque[tuple[LogOffset, float, Done]] = deque()
+        self._waiters: deque[tuple[LogOffset, float, OnSlaveConfirmed]] = deque()
         self._reached = LogOffset(-1)
         """What a slave had when it reported: those below it are being answered, whatever becomes of the slave."""
         self._answers = AnswersInOrder(self._answer_next, schedule)
@@ -67,25 +67,25 @@ class Confirmations:
         """The log below it is on a slave that is connected now; -1 without one."""
         return max([slave.acknowledged for slave in self._slaves], default=LogOffset(-1))
 
-    def wait(self, end: LogOffset, done: Done) -> None:
+    def wait(self, end: LogOffset, done: OnSlaveConfirmed) -> None:
         """Call back once, now or later: a slave has the log below `end`, or why not."""
         confirmed = self.confirmed
         if end <= confirmed:
-            done(Outcome.CONFIRMED)
+            done(SlaveOutcome.CONFIRMED)
         elif confirmed < 0 or end - confirmed >= self._behind_bytes_max:
-            done(Outcome.NO_SLAVE)
+            done(SlaveOutcome.NO_SLAVE)
         else:
             self._waiters.append((end, self._clock.monotonic_s() + self._timeout_s, done))
 
     def advanced(self) -> None:
-        """A slave reported."""
+        """Answer those who wait, after a slave's report."""
         self._reached = max(self._reached, self.confirmed)
         self._answers.go_on()
 
     def _answer_next(self) -> bool:
         if not self._waiters or self._waiters[0][0] > self._reached:
             return False
-        self._waiters.popleft()[2](Outcome.CONFIRMED)
+        self._waiters.popleft()[2](SlaveOutcome.CONFIRMED)
         return True
 
     def expire(self) -> None:
@@ -97,10 +97,10 @@ class Confirmations:
         if not self._waiters or self._waiters[0][1] > self._late_s:
             return False
         end, _, done = self._waiters.popleft()
-        done(Outcome.CONFIRMED if end <= self._reached else Outcome.TIMEOUT)
+        done(SlaveOutcome.CONFIRMED if end <= self._reached else SlaveOutcome.TIMEOUT)
         return True
 
     def close(self) -> None:
-        """No slave will report any more."""
+        """Answer all who wait: no slave will report any more."""
         self._late_s = math.inf
         self._late.finish()

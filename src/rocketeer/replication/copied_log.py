@@ -24,7 +24,7 @@ class CopiedLog(Protocol):
 
 
 def append_copied(store: CopiedLog, offset: LogOffset, data: memoryview, *, of: str) -> None:
-    """Bytes of the `of`'s log that follow ours; ReplicationError for others."""
+    """Append bytes of the log of `of`, which must follow ours; ReplicationError for others."""
     failure = store.failure
     if failure is not None:
         raise ReplicationError(f"nothing is copied any more: {failure}")

@@ -45,7 +45,7 @@ class SentLog(Protocol):
         ...
 
 
-class Outgoing:
+class UnsentBytes:
     """What was made for the socket and not taken by it yet: headers, and slices of the log behind them."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Outgoing:
 
 
 class LogSender:
-    """Of one connection; owns the socket's sending side. Belongs to the loop thread.
+    """Sends the log to one peer; owns the socket's sending side. Belongs to the loop thread.
 
     `head` makes the header of a piece of the log from its offset and size, `piece_bytes` says how large one may be in
     a turn of so many bytes. `failed` is told when nothing more can be sent.
@@ -109,7 +109,7 @@ class LogSender:
         self._piece_bytes = piece_bytes
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self._unsent = Outgoing()
+        self._unsent = UnsentBytes()
         self._pace = Pace()
         self._busy = False  # a turn is scheduled, the socket is full, a thread sends, or it rests
         self._in_thread = False
@@ -121,8 +121,13 @@ class LogSender:
         """Up to here the peer can have the log from us: the kernel has taken it, or a thread is giving it."""
         return self.next_offset if self._in_thread else LogOffset(self.next_offset - self._unsent.log_bytes)
 
-    def say(self, data: bytes) -> None:
-        """Between pieces of the log; left out while the peer does not read: nothing piles up here."""
+    def start_at(self, offset: LogOffset) -> None:
+        """Begin with the log at this offset: the peer has said what it has."""
+        assert self.next_offset < 0, "a peer says so once"
+        self.next_offset = offset
+
+    def send_control(self, data: bytes) -> None:
+        """Send control bytes between pieces of the log; dropped if the peer is not reading."""
         if not self._closed and not self._unsent and not self._in_thread and not self._rests:
             self._unsent.add(data)
             self._send()
@@ -134,7 +139,7 @@ class LogSender:
             fair_queue(PEERS).add(self)
 
     def close(self) -> None:
-        """The socket, too: at once, or when the thread that sends has given it back."""
+        """Close this and the socket: at once, or when the thread that sends has given it back."""
         if self._closed:
             return
         self._closed = True
@@ -171,7 +176,7 @@ class LogSender:
         return self._log.max_offset - self.next_offset > HOT_BYTES
 
     def _add_pieces(self, limit: int) -> None:
-        """Headers and slices of the log, next to each other."""
+        """Add headers and slices of the log to what is to be sent."""
         end = self._log.max_offset
         piece_bytes = self._piece_bytes(limit)
         for _ in range(PIECES_MAX):

@@ -24,7 +24,7 @@ SLAVES_MAX: Final = 64
 
 
 class Master:
-    """All slaves of this broker. Belongs to the loop thread; `grown` is called once for each run of appends."""
+    """All slaves of this broker. Belongs to the loop thread; `log_grew` is called once for each run of appends."""
 
     def __init__(
         self,
@@ -40,18 +40,18 @@ class Master:
         self._clock = clock
         self._heartbeat_s = config.ha_heartbeat_ms / 1000
         self._silence_s_max = config.ha_housekeeping_ms / 1000
+        self.slaves: list[SlaveLink] = []
         self._port = PeerPort(
             host,
             config.ha_port,
+            security=security or PeerSecurity(),
             peer="slave",
             purpose=PURPOSE,
             silence_s_max=self._silence_s_max,
-            has_room=lambda: len(self.slaves) + self._port.coming < SLAVES_MAX,
+            has_room=self._has_room,
             make_room=self._make_room,
             on_peer=self._add,
         )
-        self._port.security = security or PeerSecurity()
-        self.slaves: list[SlaveLink] = []
         self.confirmations = Confirmations(
             self.slaves,
             clock,
@@ -61,7 +61,7 @@ class Master:
         )
 
     async def start(self) -> None:
-        """Raises PortInUse."""
+        """Listen on the HA port. Raises PortInUse."""
         self._port.open()
 
     async def stop(self) -> None:
@@ -75,8 +75,8 @@ class Master:
         end = self._log.max_offset
         return {slave.remote: end - slave.acknowledged for slave in self.slaves if slave.acknowledged >= 0}
 
-    def grown(self) -> None:
-        """The log has more than before."""
+    def log_grew(self) -> None:
+        """Wake the senders of all slaves: the log has grown."""
         for slave in self.slaves:
             slave.wake()
 
@@ -92,6 +92,9 @@ class Master:
             slave.wake()
 
     # --- letting in --------------------------------------------------------------------------
+
+    def _has_room(self) -> bool:
+        return len(self.slaves) + self._port.signing_in_count < SLAVES_MAX
 
     def _make_room(self) -> bool:
         """Send away the oldest that has not said where its log ends."""

@@ -8,8 +8,10 @@ knows. What changes there afterwards was committed or reset by somebody, and is 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from rocketeer.model.offsets import QueueOffset
+
 KEYS_AT_ONCE: Final = 128
-Table = Mapping[str, Mapping[int, int]]
+OffsetsByTopic = Mapping[str, Mapping[int, QueueOffset]]
 """`topic@group` -> queue id -> offset."""
 
 
@@ -18,10 +20,12 @@ class OffsetMerge:
 
     def __init__(self) -> None:
         self._started: str | None = None
-        self._at_start: dict[str, dict[int, int]] = {}
-        self._last: dict[str, dict[int, int]] = {}
+        self._at_start: dict[str, dict[int, QueueOffset]] = {}
+        self._last: dict[str, dict[int, QueueOffset]] = {}
 
-    def merged(self, ours: Table, theirs: dict[str, dict[int, int]], started: str) -> Table:
+    def merged(
+        self, ours: OffsetsByTopic, theirs: dict[str, dict[int, QueueOffset]], started: str
+    ) -> OffsetsByTopic:
         """What the slave knows from now on. `started` differs for every start of the master."""
         result = dict(ours)
         for change in self.merging(ours, theirs, started):
@@ -35,8 +39,8 @@ class OffsetMerge:
         return result
 
     def merging(
-        self, ours: Table, theirs: dict[str, dict[int, int]], started: str
-    ) -> Iterator[tuple[str, dict[int, int] | None] | None]:
+        self, ours: OffsetsByTopic, theirs: dict[str, dict[int, QueueOffset]], started: str
+    ) -> Iterator[tuple[str, dict[int, QueueOffset] | None] | None]:
         """The same in steps: a key and its offsets from now on, None for one that is gone; None after steps that
         changed nothing. It keeps `theirs`; `ours` may be changed in between, by whoever takes these over and by
         others."""
@@ -65,7 +69,9 @@ class OffsetMerge:
                 before.popitem()
             yield None
 
-    def _followed(self, key: str, ours: Mapping[int, int], theirs: Mapping[int, int]) -> dict[int, int]:
+    def _followed(
+        self, key: str, ours: Mapping[int, QueueOffset], theirs: Mapping[int, QueueOffset]
+    ) -> dict[int, QueueOffset]:
         known = dict(ours)
         at_start = self._at_start.get(key, {})
         for queue_id, offset in theirs.items():

@@ -25,7 +25,8 @@ def loop_busy_s() -> float:
 
 
 class Pace:
-    """Of one slave. Time comes from outside: `now_s`, and `busy_s` of the loop thread."""
+    """Paces the sending to one slave that is far behind. Time is an argument: `now_s`, and `busy_s` of the loop
+    thread."""
 
     def __init__(self) -> None:
         self._looked_s = self._busy_s = -1.0

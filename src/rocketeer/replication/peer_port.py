@@ -37,6 +37,7 @@ class PeerPort:
         host: str,
         port: int,
         *,
+        security: PeerSecurity,
         peer: str,
         purpose: str,
         silence_s_max: float,
@@ -44,7 +45,7 @@ class PeerPort:
         make_room: Callable[[], bool],
         on_peer: Callable[[PeerSocket, str], None],
     ) -> None:
-        self.security = PeerSecurity()
+        self._security = security
         self._host = host.strip("[]")
         self._port = port
         self._peer = peer
@@ -59,12 +60,16 @@ class PeerPort:
         """The oldest first."""
 
     @property
-    def coming(self) -> int:
-        """How many are signing in."""
+    def signing_in_count(self) -> int:
+        """Number of peers that are signing in."""
         return len(self._coming)
 
+    def set_security(self, security: PeerSecurity) -> None:
+        """Who may come from now on."""
+        self._security = security
+
     def open(self) -> None:
-        """Raises PortInUse."""
+        """Listen on the port. Raises PortInUse."""
         try:
             self._listener = socket.create_server(
                 (self._host, self._port),
@@ -79,8 +84,8 @@ class PeerPort:
         self._listener.setblocking(False)
         asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept, self._listener)
 
-    def send_away(self) -> None:
-        """Those who are signing in."""
+    def cancel_sign_ins(self) -> None:
+        """Cancel all sign-ins under way."""
         for task in self._coming:
             task.cancel()
 
@@ -89,7 +94,7 @@ class PeerPort:
             asyncio.get_running_loop().remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
-        self.send_away()
+        self.cancel_sign_ins()
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -105,7 +110,7 @@ class PeerPort:
                 )
                 self._pause(listener)
                 return
-            if not (self._has_room() or self._oldest_gone() or self._make_room()):
+            if not (self._has_room() or self._cancel_oldest() or self._make_room()):
                 self._refuse(sock, address_text(address))
                 continue
             sock.setblocking(False)
@@ -114,8 +119,8 @@ class PeerPort:
             self._coming[task] = None
             task.add_done_callback(lambda done: self._coming.pop(done, None))
 
-    def _oldest_gone(self) -> bool:
-        """Of those who are signing in."""
+    def _cancel_oldest(self) -> bool:
+        """Cancel the oldest sign-in; False if there is none."""
         oldest = next(iter(self._coming), None)
         if oldest is None:
             return False
@@ -131,7 +136,7 @@ class PeerPort:
 
     async def _admit(self, sock: socket.socket, remote: str) -> None:
         try:
-            peer = await self.security.admit(
+            peer = await self._security.admit(
                 sock,
                 plain_ip(remote),
                 self._purpose,

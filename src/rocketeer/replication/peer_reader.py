@@ -109,7 +109,7 @@ class PeerReader:
             self._ended(error)
 
     def close(self) -> None:
-        """Before the socket is closed."""
+        """Stop reading; called before the socket is closed."""
         if not self._closed:
             self._closed = True
             if self._waiting or self._waits_to_read:

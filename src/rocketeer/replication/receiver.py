@@ -14,9 +14,18 @@ from rocketeer.clock import Clock
 from rocketeer.config import FlushMode, StoreConfig
 from rocketeer.errors import ReplicationError, RocketeerError
 from rocketeer.model.offsets import LogOffset
-from rocketeer.replication.caller import Caller, connected
 from rocketeer.replication.copied_log import CopiedLog, append_copied
-from rocketeer.replication.stream import HELLO, PURPOSE, REPORT, Data, FrameReader, Heartbeat, Note, Noted
+from rocketeer.replication.stream import (
+    HELLO,
+    PURPOSE,
+    REPORT,
+    BoundKind,
+    Data,
+    HaFrameReader,
+    LogBound,
+    StreamHeartbeat,
+)
+from rocketeer.replication.stream_connection import StreamConnection, connected
 from rocketeer.security.peer_socket import PeerSecurity, PeerSocket
 
 log = logging.getLogger(__name__)
@@ -42,29 +51,25 @@ class Receiver:
         self._store = store
         self._clock = clock
         self._configured = config.ha_master_address
-        self._address = self._configured or ""
+        self.master = self._configured or ""
+        """Its HA address; "" while it is not known."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._link: MasterLink | None = None
         self._told = ""
 
-    @property
-    def master(self) -> str:
-        """The HA address of the master; "" while it is not known."""
-        return self._address
-
     def master_named(self, ha_address: str) -> None:
         """A name server says where the master is; a configured address wins."""
-        if self._configured or not ha_address or ha_address == self._address:
+        if self._configured or not ha_address or ha_address == self.master:
             return
-        log.info("master changed ha_address=%s before=%s", ha_address, self._address or "none")
-        self._address = ha_address
+        log.info("master changed ha_address=%s before=%s", ha_address, self.master or "none")
+        self.master = ha_address
         self._changed.set()
         if self._link is not None:
             self._link.close(ReplicationError(f"the master is {ha_address} now"))
 
     async def start(self) -> None:
-        if not self._address:
+        if not self.master:
             log.warning("no master is known yet: a name server will tell, or haMasterAddress")
         self._task = asyncio.create_task(self._follow(), name="follow the master")
 
@@ -77,12 +82,12 @@ class Receiver:
     async def _follow(self) -> None:
         again_s = AGAIN_S
         while True:
-            if not self._address:
+            if not self.master:
                 await self._changed.wait()
             self._changed.clear()
             began_s = self._clock.monotonic_s()
             try:
-                await self._follow_once(self._address)
+                await self._follow_once(self.master)
             except (RocketeerError, OSError) as error:
                 self._tell(error)
             if self._clock.monotonic_s() - began_s > AGAIN_S_MAX:
@@ -105,10 +110,10 @@ class Receiver:
                 self._link = None
 
     def _tell(self, error: Exception) -> None:
-        """The same trouble, however often it comes, is told once."""
+        """Log why the master is not followed, unless it is the same as the last time."""
         text = f"{type(error).__name__}: {error}"
         if text != self._told:
-            log.error("not following the master ha_address=%s reason=%s", self._address, text)
+            log.error("not following the master ha_address=%s reason=%s", self.master, text)
         self._told = text
 
 
@@ -121,8 +126,10 @@ class MasterLink:
         self._flushes = config.flush_mode is FlushMode.SYNC_FLUSH
         self._heartbeat_s = config.ha_heartbeat_ms / 1000
         self._silence_s_max = config.ha_housekeeping_ms / 1000
-        self._frames = FrameReader()
-        self._caller = Caller(sock, READ_BYTES, clock.monotonic_s, peer="master", take=self._read)
+        self._frames = HaFrameReader()
+        self._connection = StreamConnection(
+            sock, READ_BYTES, clock.monotonic_s, peer="master", take=self._read
+        )
         self._began_s = clock.monotonic_s()
         self._is_ours = self._has_begun = False
         self._log_begins = LogOffset(0)
@@ -131,18 +138,18 @@ class MasterLink:
     async def run(self) -> None:
         """Copy until the connection ends; raises why."""
         self._send(HELLO)
-        await self._caller.run(self._tick, TICK_S)
+        await self._connection.run(self._tick, TICK_S)
 
     def close(self, error: Exception) -> None:
-        self._caller.close(error)
+        self._connection.close(error)
 
     def _tick(self) -> None:
         now_s = self._clock.monotonic_s()
         if not self._has_begun and now_s - self._began_s > HELLO_S:
             self._begin()
-        elif now_s - self._caller.read_s > self._silence_s_max:
+        elif now_s - self._connection.read_s > self._silence_s_max:
             self.close(ReplicationError(f"nothing came from the master for {self._silence_s_max:g} s"))
-        elif self._has_begun and now_s - self._caller.wrote_s >= self._heartbeat_s:
+        elif self._has_begun and now_s - self._connection.wrote_s >= self._heartbeat_s:
             self._report(again=True)
 
     # --- what comes --------------------------------------------------------------------------
@@ -151,15 +158,15 @@ class MasterLink:
         for event in self._frames.feed(data):
             if isinstance(event, Data):
                 append_copied(self._store, event.offset, event.data, of="master")
-            elif isinstance(event, Noted):
+            elif isinstance(event, LogBound):
                 self._noted(event)
             else:
                 self._heartbeat(event)
         if self._has_begun:
             self._report()
 
-    def _noted(self, event: Noted) -> None:
-        if event.note is Note.LOG_BEGINS:
+    def _noted(self, event: LogBound) -> None:
+        if event.note is BoundKind.LOG_BEGINS:
             self._is_ours = True
             self._log_begins = event.offset
             return
@@ -180,7 +187,7 @@ class MasterLink:
         self._reported = end or (self._log_begins if self._is_ours else LogOffset(0))
         self._send(self._reported)
 
-    def _heartbeat(self, event: Heartbeat) -> None:
+    def _heartbeat(self, event: StreamHeartbeat) -> None:
         end = self._store.max_log_offset
         if end and event.offset != end:
             raise ReplicationError(f"the master goes on at {event.offset}, and our log ends at {end}")
@@ -197,11 +204,11 @@ class MasterLink:
             self._report_end(max(end, self._reported))
 
     def _report_end(self, end: LogOffset) -> None:
-        if not self._caller.ended and end >= self._reported:
+        if not self._connection.ended and end >= self._reported:
             self._reported = end
             self._send(end)
 
     def _send(self, report: LogOffset) -> None:
-        """Reports are few and small; while the master does not read them only the newest is worth keeping."""
-        self._caller.drop_unsent(REPORT.size)
-        self._caller.send(REPORT.pack(report))
+        """Report how far our log is; while the master does not read, only the newest report is kept."""
+        self._connection.drop_unsent(REPORT.size)
+        self._connection.send(REPORT.pack(report))

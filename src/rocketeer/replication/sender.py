@@ -13,7 +13,7 @@ from rocketeer.errors import ReplicationError
 from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.log_sender import LogSender, SentLog
 from rocketeer.replication.peer_reader import PeerReader
-from rocketeer.replication.stream import HEADER, HELLO, Note, ReportReader, note
+from rocketeer.replication.stream import HEADER, HELLO, BoundKind, ReportReader, note
 from rocketeer.security.peer_socket import PeerSocket
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class SlaveLink:
         low, high = self._log.min_offset, self._log.max_offset
         if report == HELLO:
             self.is_ours = True
-            self._sender.say(note(Note.LOG_BEGINS, low) + note(Note.LOG_ENDS, high))
+            self._sender.send_control(note(BoundKind.LOG_BEGINS, low) + note(BoundKind.LOG_ENDS, high))
             return
         # RocketMQ's rule: a slave without a log gets the last file only.
         last_file = LogOffset(high - high % self._log.segment_bytes)
@@ -109,7 +109,7 @@ class SlaveLink:
                 "its store belongs to another log, or is too old to follow; start it with an empty one"
             )
         log.info("slave follows remote=%s from=%d end=%d", self.remote, start, high)
-        self._sender.next_offset = start
+        self._sender.start_at(start)
         self.acknowledged = report
         self._on_report()
         self.heartbeat()
@@ -123,7 +123,7 @@ class SlaveLink:
 
     def heartbeat(self) -> None:
         if self._sender.next_offset >= 0:
-            self._sender.say(HEADER.pack(self._sender.next_offset, 0))
+            self._sender.send_control(HEADER.pack(self._sender.next_offset, 0))
 
     def _largest_piece(self, limit: int) -> int:
         return max(self._piece_bytes, min(OURS_PIECE_BYTES, limit)) if self.is_ours else self._piece_bytes

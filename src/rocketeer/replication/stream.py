@@ -30,14 +30,14 @@ PIECE_BYTES_MAX: Final = 1 << 30
 """No log file is larger: a header that announces more is no header."""
 
 
-class Note(IntEnum):
+class BoundKind(IntEnum):
     """What a header with a negative size says; only ever sent to a slave that said HELLO."""
 
     LOG_BEGINS = -1
     LOG_ENDS = -2
 
 
-class Heartbeat(NamedTuple):
+class StreamHeartbeat(NamedTuple):
     """The master has nothing to send; the next byte it will send has this offset."""
 
     offset: LogOffset
@@ -50,12 +50,12 @@ class Data(NamedTuple):
     data: memoryview
 
 
-class Noted(NamedTuple):
-    note: Note
+class LogBound(NamedTuple):
+    note: BoundKind
     offset: LogOffset
 
 
-Event = Heartbeat | Data | Noted
+StreamEvent = StreamHeartbeat | Data | LogBound
 
 
 class ReportReader:
@@ -72,7 +72,7 @@ class ReportReader:
         return [offset for (offset,) in REPORT.iter_unpack(data[:whole])]
 
 
-class FrameReader:
+class HaFrameReader:
     """The slave's end: feed what the master sent. Log bytes come out as they come in, whole pieces or not."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class FrameReader:
         self._next = LogOffset(0)
         self._left = 0  # bytes of the piece that have not come yet
 
-    def feed(self, data: memoryview) -> Iterator[Event]:
+    def feed(self, data: memoryview) -> Iterator[StreamEvent]:
         """What the bytes say, in order; ReplicationError when they are no stream of ours."""
         at = 0
         while at < len(data):
@@ -100,7 +100,7 @@ class FrameReader:
                 if size > 0:
                     self._begin(offset, size)
                 elif size == 0:
-                    yield Heartbeat(offset)
+                    yield StreamHeartbeat(offset)
                 else:
                     yield _noted(offset, size)
 
@@ -110,12 +110,12 @@ class FrameReader:
         self._next, self._left = offset, size
 
 
-def _noted(offset: LogOffset, size: int) -> Noted:
+def _noted(offset: LogOffset, size: int) -> LogBound:
     try:
-        return Noted(Note(size), offset)
+        return LogBound(BoundKind(size), offset)
     except ValueError:
         raise ReplicationError(f"a header says size {size} at {offset}: no HA stream") from None
 
 
-def note(kind: Note, offset: LogOffset) -> bytes:
+def note(kind: BoundKind, offset: LogOffset) -> bytes:
     return HEADER.pack(offset, kind)

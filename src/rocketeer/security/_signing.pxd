@@ -8,9 +8,7 @@ cdef extern from "_hmac_sha1.h" nogil:
     ctypedef struct hmac_sha1_key:
         pass
     ctypedef struct sha1_hash:
-        int plain
-    void sha1_begin(sha1_hash *hash)
-    void sha1_end(sha1_hash *hash, uint8_t *digest)
+        pass
     void hmac_sha1_key_of(hmac_sha1_key *key, const uint8_t *secret, size_t size)
     void hmac_sha1_begin(sha1_hash *hash, const hmac_sha1_key *key)
     void sha1_add(sha1_hash *hash, const uint8_t *at, size_t size)

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Signatures of requests without a Python object each; `signature.py` is the plain twin."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
 
 cdef enum:
@@ -46,26 +46,3 @@ cdef class SigningKey:
         sha1_add(&hash, <const uint8_t *> body, body_bytes)
         hmac_sha1_end(&hash, &self._key, digest)
         put_base64(digest, signature)
-
-    def sign(self, bytes head not None, bytes body not None=b""):
-        cdef bytes signature = PyBytes_FromStringAndSize(NULL, SIGNATURE_CHARS)
-        self.sign_parts(
-            PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head), PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
-            PyBytes_AS_STRING(signature),
-        )
-        return signature
-
-
-def sha1_both(bytes data not None):
-    """The hash by plain C, and by the processor's instructions if it has them: for a test that they agree."""
-    return _sha1_of(data, False), _sha1_of(data, True)
-
-
-cdef bytes _sha1_of(bytes data, bint native):
-    cdef sha1_hash hash
-    cdef uint8_t digest[DIGEST_BYTES]
-    sha1_begin(&hash)
-    hash.plain = not native
-    sha1_add(&hash, <const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-    sha1_end(&hash, digest)
-    return PyBytes_FromStringAndSize(<char *> digest, DIGEST_BYTES)

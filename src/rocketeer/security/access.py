@@ -13,7 +13,7 @@ from rocketeer.protocol.command import Command
 from rocketeer.security.accounts import Account, Accounts, Permission
 from rocketeer.security.addresses import plain_ip
 from rocketeer.security.replay import ReplayGuard
-from rocketeer.security.rules import OPEN, Needs, Rule, Scope, StoredTopics, topic_need
+from rocketeer.security.rules import OPEN, Needs, Rule, Scope, TopicOfMessage, topic_need
 from rocketeer.security.signature import (
     ACCESS_KEY,
     NONCE,
@@ -50,7 +50,7 @@ class AccessControl:
     def __init__(
         self,
         rules: Mapping[int, Rule],
-        stored: StoredTopics,
+        stored: TopicOfMessage,
         *,
         now_ms: Callable[[], int],
         trace_topic: str = "",
@@ -87,7 +87,7 @@ class AccessControl:
             return
         now_ms = self._now_ms()
         # By key as well: who guesses at one account does not lock others out behind the same address.
-        who = _who(address, command.ext.get(ACCESS_KEY, ""))
+        who = _caller(address, command.ext.get(ACCESS_KEY, ""))
         waits_ms = self._throttle.refused_for_ms(who, now_ms)
         if waits_ms:
             raise _refused(f"too many failures from this address; try again in {waits_ms} ms")
@@ -127,13 +127,13 @@ class AccessControl:
         return bool(self._throttle)
 
     def has_failed(self, address: str, key: str) -> bool:
-        return self._throttle.knows(_who(address, key))
+        return self._throttle.knows(_caller(address, key))
 
     def is_white(self, address: str) -> bool:
         return self.accounts.is_white(address)
 
     def admission(self, address: str, key: str) -> SendAdmission | None:
-        """None for a key that no account has."""
+        """What plain sends with this key need; None for a key that no account has."""
         account = self.accounts.by_key.get(key)
         if account is None:
             return None
@@ -191,7 +191,7 @@ class AccessControl:
             raise _refused(f"the request of accessKey={key} is not taken: {why}")
 
 
-def _who(address: str, key: str) -> str:
+def _caller(address: str, key: str) -> str:
     return f"{address} {key[:64]}"
 
 

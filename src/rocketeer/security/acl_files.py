@@ -26,7 +26,7 @@ FILE_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True)
-class AclVersion:
+class AclFileVersion:
     """How often a file was changed by admins, and when last."""
 
     counter: int
@@ -34,11 +34,11 @@ class AclVersion:
 
 
 @dataclass
-class _File:
+class _AccountFile:
     digest: bytes
     content: dict[str, Any] = field(repr=False)
     accounts: Accounts = field(repr=False)
-    version: AclVersion
+    version: AclFileVersion
 
 
 class AclFiles:
@@ -48,12 +48,12 @@ class AclFiles:
         self._main = conf / "plain_acl.yml"
         self._folder = conf / "acl"
         self._now_ms = now_ms
-        self._files: dict[Path, _File] = {}
+        self._files: dict[Path, _AccountFile] = {}
         self._broken: dict[Path, bytes] = {}
         self._warned: set[Path] = set()
 
     @property
-    def versions(self) -> dict[str, AclVersion]:
+    def versions(self) -> dict[str, AclFileVersion]:
         return {str(path): file.version for path, file in self._files.items()}
 
     def load(self) -> Accounts:
@@ -166,7 +166,7 @@ class AclFiles:
                 if other != path and key in file.accounts.by_key:
                     raise ConfigError(f"{path}: the accessKey {key} belongs to {other}")
         self._broken.pop(path, None)
-        self._files[path] = _File(
+        self._files[path] = _AccountFile(
             hashlib.sha256(data).digest(), content or {}, accounts, _version(content or {}, self._now_ms())
         )
 
@@ -183,7 +183,7 @@ class AclFiles:
             white_lists.extend(file.accounts.white_lists)
         return Accounts(by_key, tuple(white_lists))
 
-    def _home_of(self, key: str) -> tuple[Path, _File]:
+    def _home_of(self, key: str) -> tuple[Path, _AccountFile]:
         """The file an account stands in; the main one for a new account."""
         for path, file in self._files.items():
             if key in file.accounts.by_key:
@@ -192,8 +192,8 @@ class AclFiles:
             return self._main, self._files[self._main]
         return next(iter(self._files.items()))
 
-    def _write(self, path: Path, content: dict[str, Any], version: AclVersion) -> None:
-        version = AclVersion(version.counter + 1, self._now_ms())
+    def _write(self, path: Path, content: dict[str, Any], version: AclFileVersion) -> None:
+        version = AclFileVersion(version.counter + 1, self._now_ms())
         content["dataVersion"] = [{"counter": version.counter, "timestamp": version.timestamp_ms}]
         data = yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode()
         parse_accounts(yaml.safe_load(data))  # never write what could not be read again
@@ -220,10 +220,10 @@ def _parse(path: Path, data: bytes) -> Any:
         raise ConfigError(f"{path}: no YAML ({type(error).__name__})") from None
 
 
-def _version(content: dict[str, Any], now_ms: int) -> AclVersion:
+def _version(content: dict[str, Any], now_ms: int) -> AclFileVersion:
     entries = content.get("dataVersion")
     if isinstance(entries, list) and entries and isinstance(entries[0], dict):
         counter, timestamp = entries[0].get("counter"), entries[0].get("timestamp")
         if isinstance(counter, int) and isinstance(timestamp, int):
-            return AclVersion(counter, timestamp)
-    return AclVersion(0, now_ms)
+            return AclFileVersion(counter, timestamp)
+    return AclFileVersion(0, now_ms)

@@ -23,7 +23,7 @@ _EVERYBODY: Final = frozenset({"*", "*.*.*.*", "*:*:*:*:*:*:*:*"})
 
 
 def parse_white_list(text: str) -> AddressTest:
-    """Raises ConfigError for what is no address and no pattern."""
+    """Read a white list; raises ConfigError for what is no address and no pattern."""
     patterns = [piece.strip() for piece in re.split(r",(?![^{]*})", text.strip())]
     tests = [_one(pattern) for pattern in patterns if pattern]
     return lambda address: any(test(address) for test in tests)

@@ -53,7 +53,7 @@ def read_secrets(path: Path) -> tuple[bytes, ...]:
 def calling(
     secret: bytes, purpose: str, nonce: NewNonce = lambda: random.token_bytes(NONCE_BYTES)
 ) -> Handshake:
-    """The side that connected."""
+    """The sign-in steps of the side that connected."""
     own = nonce()
     yield MAGIC + own
     theirs = yield NONCE_BYTES
@@ -66,7 +66,7 @@ def calling(
 def listening(
     secrets: Sequence[bytes], purpose: str, nonce: NewNonce = lambda: random.token_bytes(NONCE_BYTES)
 ) -> Handshake:
-    """The side that was connected to; MAGIC has been seen, and is still to be read."""
+    """The sign-in steps of the side that was connected to; MAGIC has been seen, and is still to be read."""
     start = yield len(MAGIC) + NONCE_BYTES
     if start[: len(MAGIC)] != MAGIC:
         raise PeerRefused("it does not sign in")

@@ -79,7 +79,7 @@ class TlsSocket:
             return self._sock.recv(max(size, RECORD_BYTES))
 
     def put_back(self, data: bytes) -> None:
-        """The next `recv` gives it again."""
+        """Return these bytes with the next `recv`."""
         self._ahead = data + self._ahead
 
     def recv_into(self, buffer: memoryview, /) -> int:
@@ -218,12 +218,12 @@ class PeerSecurity:
         await self._check(peer, first, listed or peer.shows_certificate, purpose)
 
     async def _check(self, peer: PeerSocket, first: int, known: bool, purpose: str) -> None:
-        """Who signs in must get it right, known or not."""
+        """Check a peer: a sign-in must be right; without one it must be known, if this server is closed."""
         if first == MAGIC[0]:
             if not self.secrets:
                 raise PeerRefused("it wants to sign in, and there is no peerSecretFile here")
             async with asyncio.timeout(SIGN_IN_S):
-                await _converse(peer, listening(self.secrets, purpose))
+                await _run_handshake(peer, listening(self.secrets, purpose))
         elif self.closed and not known:
             raise PeerRefused("it does not sign in, and its address is not among peerAddresses")
 
@@ -247,7 +247,7 @@ class PeerSecurity:
     async def _sign_in(self, peer: PeerSocket, purpose: str) -> None:
         if self.secrets:
             async with asyncio.timeout(SIGN_IN_S):
-                await _converse(peer, calling(self.secrets[0], purpose))
+                await _run_handshake(peer, calling(self.secrets[0], purpose))
 
 
 async def _tls(
@@ -283,7 +283,7 @@ async def _ready(sock: socket.socket | ssl.SSLSocket | PeerSocket, *, to_write: 
 
 
 async def _peek(sock: socket.socket) -> int:
-    """The first byte, which stays where it is."""
+    """The first byte from the peer, left unread."""
     while True:
         await _ready(sock)
         with contextlib.suppress(BlockingIOError):
@@ -318,7 +318,7 @@ async def _handshake(sock: ssl.SSLSocket, in_turn: InTurn) -> None:
             await _ready(sock, to_write=True)
 
 
-async def _converse(sock: PeerSocket, handshake: Handshake) -> None:
+async def _run_handshake(sock: PeerSocket, handshake: Handshake) -> None:
     """Say and hear what the handshake asks for, and not a byte more."""
     heard = b""
     step = next(handshake)

@@ -26,7 +26,7 @@ class _Session:
     last_ms: int = 0
 
     def take(self, number: int) -> bool:
-        """False if it came before, or so long ago that nobody can tell."""
+        """Note a request; False if it came before, or so long ago that nobody can tell."""
         ahead = number - self.highest
         if ahead > 0:
             self.seen = ((self.seen << ahead) | 1) & _MASK if ahead < NUMBERS else 1
@@ -70,7 +70,7 @@ class ReplayGuard:
         return None
 
     def _sweep(self, now_ms: int) -> None:
-        """At most once a second: a full table must not make every request expensive."""
+        """Forget what is over, at most once a second: a full table must not make every request expensive."""
         if now_ms - self._swept_ms < 1000:
             return
         self._swept_ms = now_ms

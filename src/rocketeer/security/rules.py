@@ -33,7 +33,7 @@ class Scope(Enum):
     ADMIN = "an admin"
 
 
-class Need(NamedTuple):
+class RequiredPermission(NamedTuple):
     """PUB or SUB on a topic, or on a group."""
 
     is_group: bool
@@ -41,10 +41,10 @@ class Need(NamedTuple):
     permission: Permission
 
 
-Needs = Scope | tuple[Need, ...]
+Needs = Scope | tuple[RequiredPermission, ...]
 
 
-class StoredTopics(Protocol):
+class TopicOfMessage(Protocol):
     """What rules ask of the store: requests that name a place in the log instead of a topic."""
 
     def topic_at(self, log_offset: LogOffset) -> str | None:
@@ -52,17 +52,17 @@ class StoredTopics(Protocol):
         ...
 
 
-Rule = Callable[[Command, StoredTopics], Needs | Steps[Needs]]
+Rule = Callable[[Command, TopicOfMessage], Needs | Steps[Needs]]
 """In steps, where it looks at a body."""
 LOCKS_AT_ONCE: Final = 64
 
 
-def topic_need(topic: str, permission: Permission) -> Need:
+def topic_need(topic: str, permission: Permission) -> RequiredPermission:
     """A retry topic and a dead letter topic belong to their group: who may consume may use them."""
     for prefix in (RETRY_PREFIX, DLQ_PREFIX):
         if topic.startswith(prefix):
-            return Need(True, topic.removeprefix(prefix), Permission.SUB)
-    return Need(False, topic, permission)
+            return RequiredPermission(True, topic.removeprefix(prefix), Permission.SUB)
+    return RequiredPermission(False, topic, permission)
 
 
 def _pub(field: str) -> Rule:
@@ -72,8 +72,12 @@ def _pub(field: str) -> Rule:
 def _sub(*, topic: str | None = None, groups: Iterable[str] = ()) -> Rule:
     """SUB on what these fields of the header name; fields that are missing name nothing."""
 
-    def rule(command: Command, stored: StoredTopics) -> Needs:
-        needs = [Need(True, _field(command, name), Permission.SUB) for name in groups if name in command.ext]
+    def rule(command: Command, stored: TopicOfMessage) -> Needs:
+        needs = [
+            RequiredPermission(True, _field(command, name), Permission.SUB)
+            for name in groups
+            if name in command.ext
+        ]
         if topic is not None:
             needs.append(topic_need(_field(command, topic), Permission.SUB))
         return tuple(needs) or Scope.SIGNED_IN
@@ -81,11 +85,11 @@ def _sub(*, topic: str | None = None, groups: Iterable[str] = ()) -> Rule:
     return rule
 
 
-def _heartbeat(command: Command, stored: StoredTopics) -> Steps[Needs]:
-    needs: dict[Need, None] = {}
+def _heartbeat(command: Command, stored: TopicOfMessage) -> Steps[Needs]:
+    needs: dict[RequiredPermission, None] = {}
     parts = yield from opening_heartbeat(command.body)
     for consumer in (yield from parts.reading_consumers()):
-        needs[Need(True, consumer.group, Permission.SUB)] = None
+        needs[RequiredPermission(True, consumer.group, Permission.SUB)] = None
         for subscription in consumer.subscriptions:
             needs[topic_need(subscription.topic, Permission.SUB)] = None
             yield
@@ -93,26 +97,28 @@ def _heartbeat(command: Command, stored: StoredTopics) -> Steps[Needs]:
     return tuple(needs) or Scope.SIGNED_IN
 
 
-def _locks(command: Command, stored: StoredTopics) -> Steps[Needs]:
+def _locks(command: Command, stored: TopicOfMessage) -> Steps[Needs]:
     parts = yield from opening_lock_request(command.body)
     topics: dict[str, None] = {}
     for start in range(0, parts.queue_count, LOCKS_AT_ONCE):
         topics.update((queue.topic, None) for queue in parts.queues(start, start + LOCKS_AT_ONCE))
         yield
-    needs = [Need(True, parts.consumer_group, Permission.SUB)]
+    needs = [RequiredPermission(True, parts.consumer_group, Permission.SUB)]
     for topic in topics:
         needs.append(topic_need(topic, Permission.SUB))
         yield
     return tuple(needs)
 
 
-def _client_check(command: Command, stored: StoredTopics) -> Needs:
+def _client_check(command: Command, stored: TopicOfMessage) -> Needs:
     check = decode_client_check(command.body)
-    return Need(True, check.group, Permission.SUB), topic_need(check.subscription.topic, Permission.SUB)
+    return RequiredPermission(True, check.group, Permission.SUB), topic_need(
+        check.subscription.topic, Permission.SUB
+    )
 
 
-def _sequence(command: Command, stored: StoredTopics) -> Needs:
-    """`?` is no topic: that is how clients ask whether a broker knows the code."""
+def _sequence(command: Command, stored: TopicOfMessage) -> Needs:
+    """PUB on the topic; for topic `?`, which clients send to probe for the code, any signed-in account will do."""
     topic = _field(command, "topic")
     return Scope.SIGNED_IN if topic == "?" else (topic_need(topic, Permission.PUB),)
 
@@ -123,17 +129,17 @@ def _stored(kind: type[H], place: Callable[[H], int], permission: Permission) ->
     The place is read as the handler reads it: `+5` and `005` are 5.
     """
 
-    def rule(command: Command, stored: StoredTopics) -> Needs:
+    def rule(command: Command, stored: TopicOfMessage) -> Needs:
         topic = stored.topic_at(LogOffset(place(decode_header(kind, command.ext))))
         return Scope.SIGNED_IN if topic is None else (topic_need(topic, permission),)
 
     return rule
 
 
-def _sent_back(command: Command, stored: StoredTopics) -> Needs:
+def _sent_back(command: Command, stored: TopicOfMessage) -> Needs:
     """SUB on the group, which gets the message, and on the topic it is of."""
     header = decode_header(ConsumerSendMsgBackHeader, command.ext)
-    group = Need(True, header.group, Permission.SUB)
+    group = RequiredPermission(True, header.group, Permission.SUB)
     topic = stored.topic_at(LogOffset(header.offset))
     return (group,) if topic is None else (group, topic_need(topic, Permission.SUB))
 
@@ -146,7 +152,7 @@ def _field(command: Command, name: str) -> str:
     return command.ext.get(name, "")
 
 
-def OPEN(command: Command, stored: StoredTopics) -> Needs:
+def OPEN(command: Command, stored: TopicOfMessage) -> Needs:
     """Nobody has to sign in."""
     return ()
 

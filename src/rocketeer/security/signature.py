@@ -35,7 +35,7 @@ def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:
 
 
 def signed_fields(fields: Mapping[str, str]) -> bytes:
-    """Those before the body."""
+    """The signed bytes before the body."""
     return "".join([fields[name] for name in sorted(fields) if name not in _UNSIGNED]).encode()
 
 

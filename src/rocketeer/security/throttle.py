@@ -24,12 +24,12 @@ class FailureThrottle:
         return peer in self._failures
 
     def refused_for_ms(self, peer: str, now_ms: int) -> int:
-        """0 when the peer may try."""
+        """How long the peer is still refused; 0 when it may try."""
         entry = self._failures.get(peer)
         return max(entry[1] - now_ms, 0) if entry is not None else 0
 
     def failed(self, peer: str, now_ms: int) -> int:
-        """Count one; returns how many there were in a row."""
+        """Count a failure of the peer; returns how many there were in a row."""
         count, until_ms = self._failures.pop(peer, (0, 0))
         if now_ms - until_ms > FORGET_MS:
             count = 0

@@ -37,17 +37,22 @@ class TlsConfig:
     """
 
     cert: Path | None = None
+    """The certificate to show, with those that signed it."""
     key: Path | None = None
+    """Its key."""
     key_password: str | None = None
+    """What the key is encrypted with."""
     trust: Path | None = None
     verify: bool = True
     check_hostname: bool = True
+    """Whether the certificate must be one for the host that was asked."""
 
     def __repr__(self) -> str:
         return f"TlsConfig(cert={self.cert}, trust={self.trust}, verify={self.verify})"
 
     @property
     def files(self) -> list[Path]:
+        """All that were named."""
         return [path for path in (self.cert, self.key, self.trust) if path is not None]
 
 
@@ -125,7 +130,7 @@ def load_tls_properties(path: Path) -> dict[str, str]:
 
 
 def server_context(tls: ServerTls) -> ssl.SSLContext:
-    """Raises ConfigError that names the file."""
+    """Make a server's TLS context. Raises ConfigError that names the file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _show_certificate(context, tls.config)
@@ -137,7 +142,7 @@ def server_context(tls: ServerTls) -> ssl.SSLContext:
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Raises ConfigError that names the file."""
+    """Make a client's TLS context. Raises ConfigError that names the file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = config.verify and config.check_hostname
@@ -162,17 +167,19 @@ def _show_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
     try:
         context.load_cert_chain(config.cert, key, password=lambda: password)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"certificate {config.cert} and key {key} cannot be used: {_why(error)}") from None
+        raise ConfigError(
+            f"certificate {config.cert} and key {key} cannot be used: {_reason(error)}"
+        ) from None
 
 
 def _trust(context: ssl.SSLContext, path: Path) -> None:
     try:
         context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"the trusted certificates {path} cannot be used: {_why(error)}") from None
+        raise ConfigError(f"the trusted certificates {path} cannot be used: {_reason(error)}") from None
 
 
-def _why(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return error.reason or str(error)
     return error.strerror or str(error)

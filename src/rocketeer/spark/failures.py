@@ -16,6 +16,7 @@ _CAUSES: Final = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+|; line 1 pos 0;?$")
 _LINE_CHARS_MAX: Final = 1000
+_SAID_BY_PY4J: Final = ("Exception while sending command.", "KeyboardInterrupt while sending command.")
 _NOT_FOUND: Final = "ClassNotFoundException: rocketmq.DefaultSource"
 NOT_IN_THIS_THREAD: Final = (
     "Spark does not find the format rocketmq in this thread: call rocketeer.spark.register(spark) in it"
@@ -98,10 +99,10 @@ def quiet_errors() -> Iterator[None]:
 
 
 class _Quiet(logging.Filter):
-    """py4j says of every Ctrl-C during a call of the JVM that there was one, on the root logger."""
+    """py4j says of every call that failed, and of a Ctrl-C during one, that there was one, on the root logger."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return "py4j" not in record.pathname
+        return record.msg not in _SAID_BY_PY4J
 
 
 def _short(text: str) -> str:

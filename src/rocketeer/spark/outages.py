@@ -9,21 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from rocketeer.client.core.transient import backoffs, is_transient
-from rocketeer.errors import BrokerRefused
-from rocketeer.protocol.codes import ResponseCode
+from rocketeer.client.core.transient import backoffs
 
 log = logging.getLogger(__name__)
 
 PAUSE_S_MAX: Final = 5.0
 """The longest pause between two tries."""
-
-
-def passes(error: BaseException) -> bool:
-    """Whether the same question may be answered later; a broker that has just started may not know its topics yet."""
-    if isinstance(error, BrokerRefused) and error.code == ResponseCode.TOPIC_NOT_EXIST:
-        return True
-    return is_transient(error)
 
 
 class Outage:
@@ -46,12 +37,12 @@ class Outage:
         return 0.0 if self._began_s is None else self._clock_s() - self._began_s
 
     def over(self) -> None:
-        """It went well."""
+        """Reset: the last try succeeded."""
         self._began_s = None
         self.tries = 0
 
     def pause_s(self, limit_s: float | None = None) -> float | None:
-        """It failed: how long to wait before the next try; None when there is no time left for one."""
+        """Record a failure; returns the pause before the next try, None when no time is left."""
         limit_s = self._limit_s if limit_s is None else min(limit_s, self._limit_s)
         if self._began_s is None:
             self._began_s = self._clock_s()

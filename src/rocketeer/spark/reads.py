@@ -6,14 +6,14 @@ what fails while a query runs there are `reason` and `clear_errors`.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.failures import explain, quiet_errors
 from rocketeer.spark.sessions import register
 from rocketeer.spark.source.bounds import check_matched
-from rocketeer.spark.source.columns import COLUMNS
+from rocketeer.spark.source.columns import COLUMNS, schema_text
 from rocketeer.spark.source.options import FORMAT, parse_options
 from rocketeer.spark.source.reading import open_view
 from rocketeer.spark.source.retries import with_retries
@@ -102,18 +102,15 @@ def _checked(
             raise ConfigError("no name server given: say nameserver='host:9876' or set NAMESRV_ADDR")
         given["nameserver"] = address
     parsed = parse_options(given, streaming=streaming)
-    view = open_view(parsed)
+    with closing(open_view(parsed)) as view:
 
-    def look() -> None:
-        queues = view.queues()
-        if not streaming:
-            check_matched(parsed, queues)
-        view.check_filter(queues)
+        def look() -> None:
+            queues = view.queues()
+            if not streaming:
+                check_matched(parsed, queues)
+            view.check_filter(queues)
 
-    try:
         with_retries(parsed, view, look)
-    finally:
-        view.close()
     return given
 
 
@@ -128,4 +125,4 @@ def _schema(columns: Iterable[str]) -> str:
             raise ConfigError(f"columns has {name!r} twice: name it once, and select it twice afterwards")
     if not wanted:
         raise ConfigError("columns is empty: name those to read, or leave it out for all")
-    return ", ".join(f"{name} {COLUMNS[name].simpleString()}" for name in wanted)
+    return schema_text(wanted)

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Plain messages in copied log bytes: from records to queue entries and keys, with no Python object for any of them.
 
-`replica.py` says which messages are plain, and leads all others the general way.
+`log_bytes_dispatcher.py` says which messages are plain; `log_bytes_runs.py` leads all others the general way.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -12,18 +12,18 @@ from libc.string cimport memcpy
 
 from rocketeer.record cimport _layout
 from rocketeer.record._bytes cimport get32, get64, hash_text, put32
-from rocketeer.record._plain_record cimport PlainRecord, has_its_body, take_apart
+from rocketeer.record._plain_record cimport RecordParts, has_its_body, take_apart
 from rocketeer.record._property_text cimport (
-    Marks, Property, clear_marks, length_bit, next_property, note_mark,
+    IndexedProperties, Property, clear_indexed_properties, is_among, lengths_of, next_property, note_indexed_property,
 )
-from rocketeer.store._key_columns cimport KeyColumns, KeyHashes, key_prefix
-from rocketeer.store._queue_entries cimport QueueTail
+from rocketeer.store._key_columns cimport KeyColumns, KeyHashes
+from rocketeer.store._queue_entries cimport QueueInRun, QueueTail
 
 cdef enum:
     ID_BYTES = 4
 
 
-cdef struct Copied:  # a message that was read and not dispatched yet
+cdef struct CopiedMessage:  # a message that was read and not dispatched yet
     int64_t log_offset
     int64_t queue_offset
     int64_t store_ms
@@ -31,16 +31,6 @@ cdef struct Copied:  # a message that was read and not dispatched yet
     int32_t size
     int32_t queue  # its place in `_queues`
     int32_t keys  # how many
-
-
-cdef class KnownQueue:
-    """A queue whose messages may be plain."""
-
-    cdef QueueTail queue
-    cdef uint32_t key_prefix  # the hash of "topic#", which every key's goes on from
-    cdef int64_t filling  # the last filling of the run with a message for it
-    cdef int32_t place  # among the queues of that filling; -1 when none of them is in the run
-    cdef int64_t next_offset  # that the next message must have
 
 
 cdef bytes key_of(const char *topic, Py_ssize_t size, int32_t queue_id):
@@ -61,15 +51,14 @@ cdef class CopiedRun:
     cdef dict _known
     cdef int64_t _filling
     cdef list _queues
-    cdef Copied *_copied
+    cdef CopiedMessage *_copied
     cdef Py_ssize_t _count
     cdef Py_ssize_t _room
     cdef KeyHashes _keys
 
     def __init__(self, claims):
         self._claims = frozenset(name.encode() for name in claims)
-        for name in self._claims:
-            self._claim_lengths |= length_bit(len(name))
+        self._claim_lengths = lengths_of(self._claims)
         self._known = {}
         self._keys = KeyHashes()
         self.clear()
@@ -82,7 +71,7 @@ cdef class CopiedRun:
         return self._count
 
     def clear(self):
-        """What was read is dispatched, or was no part of the log."""
+        """Empty the run."""
         self._queues = []
         self._filling += 1
         self._count = self._keys.used = 0
@@ -90,14 +79,8 @@ cdef class CopiedRun:
     def admit(self, str topic not None, int32_t queue_id, QueueTail queue not None):
         """From now on messages of this queue may be plain."""
         cdef bytes name = topic.encode()
-        cdef KnownQueue known
-        if not name.isascii():
-            return
-        known = KnownQueue.__new__(KnownQueue)
-        known.queue = queue
-        known.key_prefix = key_prefix(name)
-        known.filling = -1
-        self._known[key_of(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), queue_id)] = known
+        if name.isascii():
+            self._known[key_of(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), queue_id)] = QueueInRun(name, queue)
 
     def forget(self):
         """No queue is known any more; only when nothing was read."""
@@ -107,13 +90,13 @@ cdef class CopiedRun:
     def passed(self, str topic not None, int32_t queue_id, int64_t queue_offset):
         """A message between those read goes the general way: the next of its queue follows it."""
         cdef bytes name = topic.encode()
-        cdef KnownQueue known
+        cdef QueueInRun known
         found = self._known.get(key_of(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), queue_id))
         if found is not None:
-            known = <KnownQueue> found
+            known = <QueueInRun> found
             if known.filling != self._filling:
                 known.filling = self._filling
-                known.place = -1
+                known.place = -1  # none of them is in the run
             known.next_offset = queue_offset + 1
 
     def read(self, object buf not None, Py_ssize_t start, int64_t base, Py_ssize_t count=1 << 62):
@@ -136,20 +119,19 @@ cdef class CopiedRun:
 
     def apply(self, dispatch, Py_ssize_t first, Py_ssize_t last):
         """Dispatch the messages `first` to `last` of those read. What raises midway may be called again."""
-        cdef Copied *each
-        cdef KnownQueue known
+        cdef CopiedMessage *each
+        cdef QueueInRun known
         cdef Py_ssize_t i
         cdef dict grown = {}
         assert 0 <= first < last <= self._count
         for i in range(first, last):
             each = self._copied + i
-            known = <KnownQueue> self._queues[each.queue]
+            known = <QueueInRun> self._queues[each.queue]
             if each.queue_offset == known.queue.max_offset:
                 known.queue.add(each.log_offset, each.size, each.tag_code)
-                grown[known.queue] = None
+            grown[known.queue] = None  # also if a call that failed has added it: nobody was told
         for queue in grown:
-            if (<QueueTail> queue).max_offset > (<QueueTail> queue)._due:
-                (<QueueTail> queue)._write_out_due()
+            (<QueueTail> queue).write_out_if_due()
         each = self._copied + last - 1
         dispatch.apply_run(
             grown, self._key_columns(first, last), last - first,
@@ -159,12 +141,13 @@ cdef class CopiedRun:
     # --- one record ----------------------------------------------------------------------------------------
 
     cdef Py_ssize_t _take(self, const char *start, Py_ssize_t left, int64_t log_offset) except -1:
-        """Its size; 0, with nothing changed, if it is not plain, not whole or no record."""
-        cdef PlainRecord record
+        """Add the plain message at `start`; its size, or 0, with nothing changed, if it is not plain, not whole
+        or no record."""
+        cdef RecordParts record
         cdef uint32_t tag = 0
-        cdef Marks marks
-        cdef KnownQueue known
-        cdef Copied *copied
+        cdef IndexedProperties indexed
+        cdef QueueInRun known
+        cdef CopiedMessage *copied
         if (
             not take_apart(start, left, log_offset, &record)
             or record.sys_flag & _layout.TX_PREPARED
@@ -176,20 +159,20 @@ cdef class CopiedRun:
         )
         if found is None:
             return 0
-        known = <KnownQueue> found
+        known = <QueueInRun> found
         if known.filling != self._filling:
             known.filling = self._filling
             known.place = -1
             known.next_offset = known.queue.max_offset
         if <int64_t> get64(start + _layout.QUEUE_OFFSET_AT) != known.next_offset:
             return 0
-        if not self._find(record.properties, record.properties_bytes, &marks):
+        if not self._find(record.properties, record.properties_bytes, &indexed):
             return 0
-        if not hash_text(marks.tags, marks.tags_bytes, &tag) or not has_its_body(&record):
+        if not hash_text(indexed.tags, indexed.tags_bytes, &tag) or not has_its_body(&record):
             return 0
         self._make_room()
         copied = self._copied + self._count
-        copied.keys = self._keys.add(known.key_prefix, &marks)
+        copied.keys = self._keys.add(known.key_prefix, &indexed)
         if copied.keys < 0:
             return 0
         if known.place < 0:
@@ -205,26 +188,25 @@ cdef class CopiedRun:
         self._count += 1
         return record.size
 
-    cdef bint _find(self, const char *at, Py_ssize_t size, Marks *marks) except -1:
-        """Tags and keys, as `marks.find_marks` finds them; False if a feature wants to see the message."""
+    cdef bint _find(self, const char *at, Py_ssize_t size, IndexedProperties *indexed) except -1:
+        """Tags and keys, as `find_indexed_properties` finds them; False if a feature wants to see the message."""
         cdef const char *end = at + size
         cdef Property found
-        clear_marks(marks)
+        clear_indexed_properties(indexed)
         while next_property(&at, end, &found):
-            note_mark(&found, marks)
-            if self._claim_lengths & length_bit(found.name_bytes):
-                if PyBytes_FromStringAndSize(found.name, found.name_bytes) in self._claims:
-                    return False
+            note_indexed_property(&found, indexed)
+            if is_among(&found, self._claims, self._claim_lengths):
+                return False
         return True
 
     cdef int _make_room(self) except -1:
-        """For one message more."""
+        """Make room for one more message."""
         cdef void *more
         if self._count == self._room:
-            more = realloc(self._copied, (2 * self._room + 256) * sizeof(Copied))
+            more = realloc(self._copied, (2 * self._room + 256) * sizeof(CopiedMessage))
             if more == NULL:
                 raise MemoryError
-            self._copied = <Copied *> more
+            self._copied = <CopiedMessage *> more
             self._room = 2 * self._room + 256
         return 0
 

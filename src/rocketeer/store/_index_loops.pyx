@@ -5,24 +5,26 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from rocketeer.record._bytes cimport get32, get64, put32, put64, without_sign
+from rocketeer.record._bytes cimport get32, get64, hash_text, prefetch, put32, put64, without_sign
 from rocketeer.record._layout cimport TX_ROLLBACK
 
+from rocketeer.record.java_hash import unsigned_hash
+from rocketeer.record.properties import keys_of
+
 cdef extern from "Python.h":
-    Py_ssize_t PyUnicode_GET_LENGTH(object text)
-    int PyUnicode_KIND(object text)
-    void *PyUnicode_DATA(object text)
-    uint32_t PyUnicode_READ(int kind, void *data, Py_ssize_t at)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
-    ENTRY_BYTES = 20  # key hash, log offset, seconds, older entry
+    # As `index_layout.py` draws an entry; a test compares.
+    HASH_AT = 0
+    LOG_OFFSET_AT = 4
+    SECONDS_AT = 12
+    OLDER_AT = 16
+    ENTRY_BYTES = 20
+    SLOT_BYTES = 4
     SECONDS_MAX = 0x7FFFFFFF
     PAGE_BYTES = 4096
     AHEAD = 16  # keys fall into slots at random: each is a cache miss unless it is asked for in time
-
-
-cdef extern from *:
-    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
 
 
 cdef struct Last:
@@ -45,7 +47,7 @@ def link_entries(
     int64_t begin_ms,
 ):
     cdef Py_ssize_t count = hashes.shape[0], i, room = 16, at
-    cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // 4)
+    cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // SLOT_BYTES)
     cdef int32_t number, older
     cdef uint32_t place
     cdef Py_ssize_t fresh = 0
@@ -58,10 +60,10 @@ def link_entries(
     if lasts == NULL:
         raise MemoryError
     for i in range(min(count, <Py_ssize_t> AHEAD)):
-        prefetch(&slots[4 * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)])
+        prefetch(&slots[SLOT_BYTES * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)])
     for i in range(count):
         if i + AHEAD < count:
-            prefetch(&slots[4 * <Py_ssize_t> (<uint32_t> hashes[i + AHEAD] % slots_max)])
+            prefetch(&slots[SLOT_BYTES * <Py_ssize_t> (<uint32_t> hashes[i + AHEAD] % slots_max)])
         number = first + <int32_t> i
         place = <uint32_t> hashes[i] % slots_max
         at = (place * 2654435761U) & (room - 1)
@@ -71,16 +73,16 @@ def link_entries(
             older = lasts[at].number
         else:
             lasts[at].place = <int32_t> place + 1
-            older = <int32_t> get32(<const char *> &slots[4 * <Py_ssize_t> place])
+            older = <int32_t> get32(<const char *> &slots[SLOT_BYTES * <Py_ssize_t> place])
             if older < 0 or older > number:
                 older = 0
         lasts[at].number = number
         if not older:
             fresh += 1
-        put32(to, <uint32_t> hashes[i])
-        put64(to + 4, <uint64_t> log_offsets[i])
-        put32(to + 12, <uint32_t> seconds_since(begin_ms if i else first_begin_ms, store_ms[i]))
-        put32(to + 16, <uint32_t> older)
+        put32(to + HASH_AT, <uint32_t> hashes[i])
+        put64(to + LOG_OFFSET_AT, <uint64_t> log_offsets[i])
+        put32(to + SECONDS_AT, <uint32_t> seconds_since(begin_ms if i else first_begin_ms, store_ms[i]))
+        put32(to + OLDER_AT, <uint32_t> older)
         to += ENTRY_BYTES
     free(lasts)
     return entries, fresh
@@ -90,9 +92,9 @@ def fill_slots(
     uint8_t[::1] slots, const int32_t[::1] hashes, int32_t first, uint8_t[::1] changed, Py_ssize_t slots_at
 ):
     cdef Py_ssize_t i, at
-    cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // 4)
+    cdef uint32_t slots_max = <uint32_t> (slots.shape[0] // SLOT_BYTES)
     for i in range(hashes.shape[0]):
-        at = 4 * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)
+        at = SLOT_BYTES * <Py_ssize_t> (<uint32_t> hashes[i] % slots_max)
         put32(<char *> &slots[at], <uint32_t> (first + i))
         changed[(slots_at + at) // PAGE_BYTES] = 1
 
@@ -106,31 +108,27 @@ def newest_in_slots(
     cdef int64_t offset
     for i in range(count):
         entry = <const char *> &entries[i * ENTRY_BYTES]
-        offset = <int64_t> get64(entry + 4)
+        offset = <int64_t> get64(entry + LOG_OFFSET_AT)
         if offset >= log_offset or offset < before:
             return i, before
-        if not (offset or get32(entry) or get32(entry + 12) or get32(entry + 16)):
+        if not (offset or get32(entry + HASH_AT) or get32(entry + SECONDS_AT) or get32(entry + OLDER_AT)):
             return i, before
         before = offset
         if i + AHEAD < count:
-            prefetch(&slots[get32(entry + AHEAD * ENTRY_BYTES) % slots_max])
-        slots[get32(entry) % slots_max] = first + <int32_t> i
+            prefetch(&slots[get32(entry + AHEAD * ENTRY_BYTES + HASH_AT) % slots_max])
+        slots[get32(entry + HASH_AT) % slots_max] = first + <int32_t> i
     return count, before
 
 
-cdef uint32_t key_hash(str key, uint32_t value) except? 0xFFFFFFFF:
-    """Java's hashCode of a text whose beginning hashes to `value`: over UTF-16 units."""
-    cdef Py_ssize_t i, length = PyUnicode_GET_LENGTH(key)
-    cdef int kind = PyUnicode_KIND(key)
-    cdef void *data = PyUnicode_DATA(key)
-    cdef uint32_t unit
-    for i in range(length):
-        unit = PyUnicode_READ(kind, data, i)
-        if unit > 0xFFFF:  # two units in Java
-            unit -= 0x10000
-            value = 31 * value + (0xD800 + (unit >> 10))
-            unit = 0xDC00 + (unit & 0x3FF)
-        value = 31 * value + unit
+cdef uint32_t hash_from(str key, uint32_t value) except? 0xFFFFFFFF:
+    """Java's hashCode of a text, going on from `value`, the hash of what stands before."""
+    cdef Py_ssize_t size
+    cdef const char *text
+    try:
+        text = PyUnicode_AsUTF8AndSize(key, &size)
+    except UnicodeEncodeError:  # halves of surrogate pairs
+        return unsigned_hash(key, value)
+    hash_text(text, size, &value)
     return value
 
 
@@ -147,16 +145,14 @@ def key_columns(list entries not None):
         entry = <tuple> entries[i]  # a NamedTuple is laid out like a tuple
         if entry[2] is not topic:
             topic = entry[2]
-            prefix = key_hash(topic + "#", 0)
+            prefix = hash_from(topic + "#", 0)
         if <int32_t> entry[9] & TX_ROLLBACK == TX_ROLLBACK:
             continue
-        keys = []
-        if entry[8] is not None:
-            keys.append(entry[8])
-        if entry[7]:
-            if " " in <str> entry[7]:
-                keys += [word for word in (<str> entry[7]).split(" ") if word]
-            else:
+        if " " in <str> entry[7]:
+            keys = keys_of(entry[8], entry[7])
+        else:  # one word or none: nearly every message
+            keys = [] if entry[8] is None else [entry[8]]
+            if entry[7]:
                 keys.append(entry[7])
         if used + len(keys) > room:
             room = 2 * (used + len(keys))
@@ -164,7 +160,7 @@ def key_columns(list entries not None):
             offsets = offsets[: 8 * used] + bytes(8 * (room - used))
             times = times[: 8 * used] + bytes(8 * (room - used))
         for key in keys:
-            (<uint32_t *> PyBytes_AS_STRING(hashes))[used] = without_sign(key_hash(key, prefix))
+            (<uint32_t *> PyBytes_AS_STRING(hashes))[used] = without_sign(hash_from(key, prefix))
             (<int64_t *> PyBytes_AS_STRING(offsets))[used] = <int64_t> entry[0]
             (<int64_t *> PyBytes_AS_STRING(times))[used] = <int64_t> entry[6]
             used += 1

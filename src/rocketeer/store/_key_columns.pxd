@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-from rocketeer.record._property_text cimport Marks
+from rocketeer.record._property_text cimport IndexedProperties
 
 
 cdef class KeyHashes:
@@ -8,7 +8,7 @@ cdef class KeyHashes:
     cdef Py_ssize_t _room
     cdef Py_ssize_t used
 
-    cdef int32_t add(self, uint32_t prefix, Marks *marks) except -2
+    cdef int32_t add(self, uint32_t prefix, IndexedProperties *indexed) except -2
     cdef KeyColumns columns(self, Py_ssize_t first, Py_ssize_t last)
 
 

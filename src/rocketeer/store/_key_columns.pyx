@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 
 from rocketeer.record._bytes cimport hash_text, without_sign
-from rocketeer.record._property_text cimport Marks, take_key
+from rocketeer.record._property_text cimport IndexedProperties, take_key
 
 
 cdef uint32_t key_prefix(bytes topic) except? 0:
@@ -24,9 +24,9 @@ cdef class KeyHashes:
     def __dealloc__(self):
         free(self._hashes)
 
-    cdef int32_t add(self, uint32_t prefix, Marks *marks) except -2:
+    cdef int32_t add(self, uint32_t prefix, IndexedProperties *indexed) except -2:
         """Hash the client's id, then each of the keys; how many, -1 with nothing changed when one is not UTF-8."""
-        cdef Py_ssize_t before = self.used, room = self.used + marks.keys_bytes // 2 + 2, size
+        cdef Py_ssize_t before = self.used, room = self.used + indexed.keys_bytes // 2 + 2, size
         cdef const char *key
         cdef uint32_t *more
         cdef uint32_t value
@@ -36,7 +36,7 @@ cdef class KeyHashes:
                 raise MemoryError
             self._hashes = more
             self._room = 2 * room
-        while take_key(marks, &key, &size):
+        while take_key(indexed, &key, &size):
             value = prefix
             if not hash_text(key, size, &value):
                 self.used = before

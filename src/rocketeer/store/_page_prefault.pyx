@@ -42,7 +42,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_create(pthread_t *thread, void *attributes, void *(*work)(void *) noexcept nogil, void *argument)
     int pthread_detach(pthread_t thread)
 
-cdef struct Order:
+cdef struct PrefaultOrder:
     int64_t fd
     int64_t start
     int64_t end
@@ -57,13 +57,13 @@ def start(int pipe):
     cdef pthread_t thread
     if pthread_create(&thread, NULL, &_work, <void *> <intptr_t> pipe):
         close(pipe)
-        raise OSError("no thread to touch the log with")
+        raise OSError("no thread for bringing pages of the log into memory")
     pthread_detach(thread)
 
 
 cdef void *_work(void *argument) noexcept nogil:
     cdef int pipe = <int> <intptr_t> argument
-    cdef Order order
+    cdef PrefaultOrder order
     cdef sched_param param
     cdef sigset_t signals
     sigfillset(&signals)
@@ -80,7 +80,7 @@ cdef void *_work(void *argument) noexcept nogil:
     return NULL
 
 
-cdef void _prefault(Order *order, int pipe) noexcept nogil:
+cdef void _prefault(PrefaultOrder *order, int pipe) noexcept nogil:
     cdef int64_t at = order.start - order.start % PIECE_BYTES
     while at < order.end:
         if posix_fadvise(<int> order.fd, at, min(<int64_t> PIECE_BYTES, order.end - at), POSIX_FADV_WILLNEED):

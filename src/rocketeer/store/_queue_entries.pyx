@@ -7,15 +7,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from rocketeer.record._bytes cimport get32, get64, put32, put64
+from rocketeer.record._bytes cimport get32, get64, prefetch, put32, put64
 from rocketeer.record._layout cimport (
     ENTRY_SIZE_AT, ENTRY_TAG_CODE_AT, HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_ENTRY_BYTES, QUEUE_ID_AT,
     QUEUE_OFFSET_AT, SIZE_AT,
 )
-
-cdef extern from *:
-    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
-
+from rocketeer.store._key_columns cimport key_prefix
 
 cdef class QueueEnds:
     pass
@@ -30,8 +27,7 @@ cdef class QueueTail:
         if queue_offset != self.max_offset and not self._move_to(queue_offset):
             return False
         self.add(log_offset, size, tag_code)
-        if queue_offset >= self._due:
-            self._write_out_due()
+        self.write_out_if_due()
         return True
 
     cdef int add(self, int64_t log_offset, int32_t size, int64_t tag_code) except -1:
@@ -45,6 +41,29 @@ cdef class QueueTail:
         self.max_offset += 1
         self._ends.total += 1
         return 0
+
+    cdef int take_back(self) except -1:
+        """Remove the entry that was added last, before it went into a file."""
+        PyByteArray_Resize(self._tail, PyByteArray_GET_SIZE(self._tail) - QUEUE_ENTRY_BYTES)
+        self.max_offset -= 1
+        self._ends.total -= 1
+        return 0
+
+    cdef int write_out_if_due(self) except -1:
+        """After entries were added: a tail that is long enough goes into files."""
+        if self.max_offset > self._due:
+            self._write_out_due()
+        return 0
+
+
+cdef class QueueInRun:
+    """A queue that messages in bulk are for: what all of its keys have in common, and where it is in their run."""
+
+    def __init__(self, bytes topic not None, QueueTail queue not None):
+        assert topic.isascii(), "no other is plain"
+        self.queue = queue
+        self.key_prefix = key_prefix(topic)
+        self.filling = -1
 
 
 def run_bounds(bytes entries not None):

@@ -18,11 +18,12 @@ from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
 from rocketeer.record.layout import HEAD
 from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.queue_table import QueueTable
 
 
 class Boundaries:
-    """Belongs to whoever owns the log and its queues at the time: recovery, or the loop."""
+    """Offsets at which records are known to begin. Owned by recovery, later by the loop thread."""
 
     def __init__(
         self, log: CommitLog, queues: QueueTable, levels: DelayLevels, noted: Iterable[LogOffset] = ()
@@ -50,23 +51,22 @@ class Boundaries:
     def lost_between(self, start: LogOffset, end: LogOffset) -> list[tuple[tuple[str, int], QueueOffset]]:
         """Which messages stood there, as far as queues know: (topic and queue id, queue offset)."""
         return [
-            (key, queue_offset)
-            for key, queue in self._queues.by_key.items()
+            ((queue.topic, queue.queue_id), queue_offset)
+            for queue in self._queues
             if queue.may_reach(start)
             for queue_offset, entry in queue.beyond(start)
             if start <= entry.log_offset < end
         ]
 
     def _from_queues(self, damaged: LogOffset, segment_end: LogOffset) -> Iterator[LogOffset]:
-        def places(key: tuple[str, int]) -> Iterator[LogOffset]:
-            for _, entry in self._queues.by_key[key].beyond(damaged):
+        def places(queue: ConsumeQueue) -> Iterator[LogOffset]:
+            for _, entry in queue.beyond(damaged):
                 if entry.log_offset >= segment_end:
                     return
                 yield entry.log_offset
                 yield LogOffset(entry.log_offset + entry.size)
 
-        reaching = [key for key, queue in self._queues.by_key.items() if queue.may_reach(damaged)]
-        return merge(*map(places, reaching))
+        return merge(*[places(queue) for queue in self._queues if queue.may_reach(damaged)])
 
     def _is_confirmed(self, place: LogOffset) -> bool:
         segment = self._log.segment_of(place)

@@ -11,22 +11,19 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Lock
 
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
-from rocketeer.store import summary
 from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
-from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.file_cache import SYNC_ALL_AT, sync_paths
 from rocketeer.store.index_file import ChangedSlots
 from rocketeer.store.kernel import SyncFailed, sync_fd, sync_file_system
-from rocketeer.store.summary import Summary
+from rocketeer.store.summary import SavedSummary, Summary, last_indexed
+from rocketeer.store.sync_failure_latch import SyncFailureLatch
 from rocketeer.store.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -36,7 +33,7 @@ ROUND_BYTES_PER_QUEUE = 256 << 10  # with thousands of queues a round costs more
 SLICE_S = 0.002
 _QUEUES_AT_ONCE = 64  # passed by before the time is looked at, of those with nothing to write
 VERIFY_BYTES = 32 << 20  # of the log before the checkpoint, read again at every start
-MARK_BYTES = 8 << 20  # of log between two boundaries that are remembered
+BOUNDARY_BYTES = 8 << 20  # of log between two boundaries that are remembered
 PAUSE_S = 0.0005  # of the worker between two pieces of an index
 
 
@@ -48,7 +45,7 @@ class _Round:
     store_ms: int
     queue_offsets_sum: int
     generation: int
-    """Of the sum: queues that are deleted begin another one."""
+    """Of the summary: queues that are deleted begin another one."""
     queues: Iterator[ConsumeQueue]
 
 
@@ -67,13 +64,13 @@ class Checkpointer:
 
     def __init__(
         self,
-        path: Path,
+        saved: SavedSummary,
         log: CommitLog,
         dispatch: Dispatch,
         worker: Worker,
         clock: Clock,
         *,
-        trust: DiskTrust,
+        sync_failure: SyncFailureLatch,
         flushed: Callable[[], LogOffset],
         flush_soon: Callable[[], None],
         physic_ms: Callable[[], int],
@@ -84,13 +81,13 @@ class Checkpointer:
         interval_ms: int,
         thorough_ms: int,
     ) -> None:
-        self._path = path
+        self._saved = saved
         self._folder = -1
         self._log = log
         self._dispatch = dispatch
         self._worker = worker
         self._clock = clock
-        self._trust = trust
+        self._sync_failure = sync_failure
         self._flushed = flushed
         self._flush_soon = flush_soon
         self._physic_ms = physic_ms
@@ -101,19 +98,17 @@ class Checkpointer:
         self._round: _Round | None = None
         self._job: _Job | None = None
         self._saving: Future[bool] | None = None
-        self._lock = Lock()  # between `forget_summary` and the worker that is about to save one
-        self._generation = 0
         self._sync_all = False
         self._expiry_clock = expiry_clock
         self._noted = 0
         self._ends = deque([verify_from])
         """Record boundaries: the oldest is where the next start begins to read."""
-        self._forgotten = False
+        self._noted_generation = saved.generation
         self._began_s = 0.0
 
     def start(self) -> None:
         """After recovery: bring everything to disk and note it. A full disk costs only the note."""
-        self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        self._folder = os.open(self._saved.path.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._save_all()
         except OSError as error:
@@ -136,7 +131,7 @@ class Checkpointer:
 
     @property
     def is_working(self) -> bool:
-        """Is a round under way?"""
+        """Whether a round is under way."""
         return self._round is not None or self._job is not None or self._saving is not None
 
     def tick(self) -> None:
@@ -147,7 +142,7 @@ class Checkpointer:
             if not self._saving.result():
                 self._not_saved()
             self._saving = None
-        if self._trust.error is not None:
+        if self._sync_failure.error is not None:
             return
         if self._job is not None:
             self._submit(self._job)
@@ -158,27 +153,21 @@ class Checkpointer:
             self._begin()
         self._advance()
 
-    def forget_summary(self) -> None:
-        """Derived files are about to be deleted on purpose; the next round notes what is left."""
-        with self._lock:
-            self._generation += 1
-            summary.forget(self._path)
-            self._forgotten = True
-
     def _is_due(self) -> bool:
         new_bytes = self._log.max_offset - self._part_bytes() - self._noted
         since_s = self._clock.monotonic_s() - self._began_s
         if since_s < self._interval_s:
             return False
-        if self._forgotten or not new_bytes:
-            return self._forgotten
-        enough = max(ROUND_BYTES, ROUND_BYTES_PER_QUEUE * len(self._dispatch.queues.by_key))
+        forgotten = self._noted_generation != self._saved.generation  # what is left is to be noted
+        if forgotten or not new_bytes:
+            return forgotten
+        enough = max(ROUND_BYTES, ROUND_BYTES_PER_QUEUE * len(self._dispatch.queues))
         return new_bytes >= enough or since_s >= self._thorough_s
 
     def _mark(self) -> None:
         """Remember where records begin, now and then: a round may be hundreds of megabytes behind the one before."""
         end = LogOffset(self._log.max_offset - self._part_bytes())
-        if end - self._ends[-1] >= MARK_BYTES:
+        if end - self._ends[-1] >= BOUNDARY_BYTES:
             self._ends.append(end)
 
     def _begin(self) -> None:
@@ -191,7 +180,7 @@ class Checkpointer:
             end,
             self._last_store_ms(),
             queues.offsets_sum(),
-            self._generation,
+            self._saved.generation,
             queues.walk(),
         )
 
@@ -218,7 +207,7 @@ class Checkpointer:
         self._submit(self._saving_job(current, pause_s=PAUSE_S))
 
     def _submit(self, job: _Job) -> None:
-        """Not before the disk has the log that the checkpoint speaks of."""
+        """Hand the job to the worker, once the disk has the log that the checkpoint speaks of."""
         if self._flushed() < job.log_end:
             self._job = job
             self._flush_soon()
@@ -227,17 +216,17 @@ class Checkpointer:
         self._saving = self._worker.submit("checkpoint", job.save)
 
     def _saving_job(self, current: _Round, *, pause_s: float) -> _Job:
-        """Everything read from the loop's data now, everything done to the disk later."""
+        """Make a round's last job: it reads the loop's data now, and does all to the disk later."""
         dispatch = self._dispatch
         index = dispatch.index
         unsynced = dispatch.queues.files.take_unsynced()
         paths = unsynced or []
-        index_ms, index_last, index_offset = 0, -1, None
+        index_ms, index_last, index_offset = 0, LogOffset(-1), None
         slots: list[ChangedSlots] = []
         if index is not None:
             slots, index_paths = index.take_unsynced()
             paths += index_paths
-            index_ms, index_last = index.last_update[0], summary.last_indexed(index)
+            index_ms, index_last = index.last_update[0], last_indexed(index)
             index_offset = index.safe_offset(self._log.max_offset)
         ends = self._ends
         while len(ends) > 1 and ends[1] <= current.log_end - VERIFY_BYTES:
@@ -250,28 +239,25 @@ class Checkpointer:
         generation = current.generation
         sync_all, self._sync_all = self._sync_all or unsynced is None, False
         self._noted = current.log_end
-        self._forgotten = generation != self._generation  # the next round notes what is left
+        self._noted_generation = generation
 
         def save() -> None:
             for changed in slots:
                 changed.write(pause_s=pause_s)
-            self._trust.require()
+            self._sync_failure.raise_if_failed()
             try:
                 if sync_all or len(paths) >= SYNC_ALL_AT:
                     sync_file_system(self._folder)
                 else:
                     sync_paths(paths)
-                self._trust.require()
-                with self._lock:
-                    fd = summary.write(self._path, note, extra if generation == self._generation else None)
-                # Without the lock: the loop would wait for the disk. Whoever forgets the sum now writes to the
-                # file behind us, and does not sync that, whether we have synced ours or not.
+                self._sync_failure.raise_if_failed()
+                fd = self._saved.write(note, extra, generation)
                 try:
                     sync_fd(fd)
                 finally:
                     os.close(fd)
             except SyncFailed as error:
-                self._trust.lose("queues, index or checkpoint", error)
+                self._sync_failure.record("queues, index or checkpoint", error)
                 raise
 
         return _Job(max(current.log_end, index_offset or LogOffset(0)), save)
@@ -299,7 +285,7 @@ class Checkpointer:
             raise
 
     def _not_saved(self) -> None:
-        """What of it reached the disk is not known: the next round brings all of it."""
+        """After a failed save: have the next round sync everything, as it is unknown what reached the disk."""
         self._sync_all = True
         if self._dispatch.index is not None:
             self._dispatch.index.write_again()

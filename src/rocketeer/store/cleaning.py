@@ -25,10 +25,11 @@ from rocketeer.store.retention import (
     RetentionPlan,
     RetentionRules,
     SegmentAge,
-    follow_log,
     nears_its_end,
+    trim_to_log,
 )
 from rocketeer.store.retention_guard import RetentionGuard
+from rocketeer.store.summary import SavedSummary
 from rocketeer.store.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Cleaner:
         expiry_clock: ExpiryClock,
         guard: RetentionGuard,
         on_disk_full: Callable[[str | None], None],
-        before_deleting: Callable[[], None],
+        saved: SavedSummary,
     ) -> None:
         rules = RetentionRules.of(config)
         self._plan = RetentionPlan(rules, expiry_clock.now_ms())
@@ -65,7 +66,7 @@ class Cleaner:
         self._clock = clock
         self._guard = guard
         self._on_disk_full = on_disk_full
-        self._before_deleting = before_deleting
+        self._saved = saved
         self._folders = (config.commit_log_path, config.store_path, config.store_path)
         self._used = (UNKNOWN_PERCENT, UNKNOWN_PERCENT, UNKNOWN_PERCENT)
         self._measuring: Future[bool] | None = None
@@ -85,12 +86,12 @@ class Cleaner:
 
     @property
     def used_percent(self) -> int:
-        """Of the fuller of the log's and the store's disk."""
+        """How full the fuller of the log's and the store's disk is."""
         return max(self._used)
 
     @property
     def used_percents(self) -> tuple[int, int]:
-        """Of the log's disk and of the queues'."""
+        """How full the log's disk is, and the queues'."""
         return self._used[:2]
 
     def measure(self) -> None:
@@ -98,7 +99,7 @@ class Cleaner:
         self._used = tuple(map(used_percent, self._folders))  # type: ignore[assignment]
 
     def order(self) -> None:
-        """An operator wants expired files gone now, whatever the hour."""
+        """Delete expired files now, whatever the hour: an operator wants it."""
         self._plan.order(self._expiry_clock.now_ms())
         self._next_s = 0.0
 
@@ -129,7 +130,7 @@ class Cleaner:
             self._next_s = now_s + _DELETING_S
 
     def _segments(self) -> list[SegmentAge]:
-        """The oldest and the newest: retention asks for no others. Views in flight outlive a deleted file."""
+        """Ages of the oldest and the newest: retention asks for no others. Views in flight outlive a deleted file."""
         segments = self._log.segments
         if not segments:
             return []
@@ -138,7 +139,7 @@ class Cleaner:
         return [self._oldest] if len(segments) == 1 else [self._oldest, SegmentAge(segments[-1].base, 0)]
 
     def _roll_forward(self, below: LogOffset) -> bool:
-        """A slice of it; a nearly full disk takes these writes: a whole file goes for them."""
+        """Roll for a slice; a nearly full disk takes these writes: a whole file goes for them."""
         if self._writable:
             return self._guard.free(below)
         self._on_disk_full(None)
@@ -151,12 +152,12 @@ class Cleaner:
         assert self._log.segments[0].base == base
         self._leaving.append(self._log.drop_first())
         self._worker.submit("deleting a log file", self._delete_log_files)
-        self._before_deleting()
+        self._saved.forget()
         index = self._dispatch.index
-        self._following = follow_log(self._log.min_offset, self._dispatch.queues.walk(), index)
+        self._following = trim_to_log(self._log.min_offset, self._dispatch.queues.walk(), index)
 
     def _delete_log_files(self) -> None:
-        """In the worker. One after the other, each off the disk before the next: a start refuses a log that lacks a
+        """Delete them in the worker, each off the disk before the next goes: a start refuses a log that lacks a
         file between others. One that cannot go now is tried again with the next."""
         while self._leaving:
             path = self._leaving[0]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rocketeer.errors import LogUnreadable, StoreError, StoreRefused
 from rocketeer.model.offsets import LogOffset
-from rocketeer.record.layout import BLANK, BLANK_MAGIC, MAGIC
+from rocketeer.record.layout import BLANK, BLANK_MAGIC
 from rocketeer.store.base_names import is_base_name
 from rocketeer.store.file_cache import files_share
 from rocketeer.store.kernel import can_read, sync_folder
@@ -24,7 +24,6 @@ from rocketeer.store.segment_preparer import AHEAD_BYTES, Preparer
 
 log = logging.getLogger(__name__)
 
-MAGIC_BYTES = MAGIC.to_bytes(4, "big", signed=True)
 MAPPED_MAX = files_share(8, 128)  # segments mapped at a time, each with a descriptor
 _INLINE_BYTES = 1 << 20  # what the writer reserves itself when the preparer lags
 LOOK_AGAIN_S = 10.0
@@ -95,7 +94,7 @@ class CommitLog:
         self._append_longest_s = max(self._append_longest_s, seconds)
 
     def take_longest_append_s(self) -> float:
-        """Of the appends since this was last asked."""
+        """How long the longest append took since this was last asked."""
         longest_s, self._append_longest_s = self._append_longest_s, 0.0
         return longest_s
 
@@ -239,7 +238,7 @@ class CommitLog:
         return following
 
     def _finish(self, active: Segment) -> None:
-        """The segment is full."""
+        """Close the full segment for writing."""
         self._active = None
         self.fd = -1
         self.mark = _REFUSING
@@ -287,7 +286,7 @@ class CommitLog:
         return view[at : at + size]
 
     def tick(self, now_s: float) -> None:
-        """Once in a while all pages are looked at anew before they are read: memory may have been taken from them."""
+        """Start a new epoch of page checks now and then: pages that were in memory may have been evicted."""
         if now_s < self._look_again_s:
             return
         self._look_again_s = now_s + LOOK_AGAIN_S
@@ -314,7 +313,7 @@ class CommitLog:
         return view
 
     def _keep_mapped(self, segment: Segment) -> None:
-        """Too many at a time would take too many descriptors: the one mapped longest ago gives way."""
+        """Note a mapped segment; of too many, which take descriptors, the one mapped longest ago gives way."""
         self._mapped.append(segment)
         for _ in range(len(self._mapped) - MAPPED_MAX):
             oldest = self._mapped.popleft()

@@ -15,7 +15,7 @@ from rocketeer.record.layout import StoredMessage
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.filtered import RecordTest
-from rocketeer.store.get import Accepts, Fetched, GetStatus, Reader
+from rocketeer.store.get import Accepts, Fetched, GetStatus, QueueReader
 from rocketeer.store.index import Index
 from rocketeer.store.lookup import Lookup
 from rocketeer.store.queue_entry import QueueEntry
@@ -49,25 +49,15 @@ class BoundedQueue:
         return max(self.min_offset, min(found, QueueOffset(self.max_offset - 1)))
 
 
-class _ByKey:
-    def __init__(self, bound: "ConfirmedBound") -> None:
-        self._bound = bound
-
-    def get(self, key: tuple[str, int], /) -> ReadQueue | None:
-        queue = self._bound.queues.by_key.get(key)
-        return None if queue is None else self._bound.bounded(queue)
-
-
 class ConfirmedBound:
     """Up to where the log may be read. Belongs to the loop thread; stands in for the table of queues."""
 
     def __init__(self, queues: QueueTable, schedule: Schedule = at_once) -> None:
         """`schedule`: a hundred thousand queues may get messages between two acknowledgements."""
         self.queues = queues
-        self.by_key = _ByKey(self)
         self.limit = UNBOUNDED
         self.on_advanced: list[Callable[[], None]] = []
-        self._arrived: list[tuple[int, tuple[str, int]]] = []
+        self._arrived: list[tuple[LogOffset, tuple[str, int]]] = []
         """A heap of queues that got messages, each once, with where in the log one of these ends."""
         self._noted: set[tuple[str, int]] = set()
         """The same, to look them up."""
@@ -79,7 +69,8 @@ class ConfirmedBound:
         return self.queues.entries_per_file
 
     def get(self, topic: str, queue_id: int) -> ReadQueue | None:
-        return self.by_key.get((topic, queue_id))
+        queue = self.queues.get(topic, queue_id)
+        return None if queue is None else self.bounded(queue)
 
     def bounded(self, queue: ConsumeQueue) -> ReadQueue:
         end = self.end(queue)
@@ -88,18 +79,18 @@ class ConfirmedBound:
     def end(self, queue: ConsumeQueue) -> QueueOffset:
         """Behind the last entry whose message lies below the bound."""
         end, limit = queue.max_offset, self.limit
-        if limit >= UNBOUNDED or end <= queue.min_offset or _is_below(queue, end - 1, limit):
+        if limit >= UNBOUNDED or end <= queue.min_offset or _is_below(queue, QueueOffset(end - 1), limit):
             return end
         # The bound is near the end nearly always: steps that double, then halves.
-        step, low, high = 1, end - 1, int(end)
+        step, low, high = 1, QueueOffset(end - 1), end
         while low > queue.min_offset and not _is_below(queue, low, limit):
-            high, low, step = low, max(queue.min_offset, low - step), 2 * step
+            high, low, step = low, max(queue.min_offset, QueueOffset(low - step)), 2 * step
         if not _is_below(queue, low, limit):
-            return QueueOffset(low)
+            return low
         while high - low > 1:
-            middle = (low + high) // 2
+            middle = QueueOffset((low + high) // 2)
             low, high = (middle, high) if _is_below(queue, middle, limit) else (low, middle)
-        return QueueOffset(high)
+        return high
 
     def admits(self, message: StoredMessage) -> bool:
         return message.log_offset + message.size <= self.limit
@@ -109,39 +100,39 @@ class ConfirmedBound:
     def listener(
         self, awaited: Collection[tuple[str, int]], told: Callable[[str, int, QueueOffset], None]
     ) -> Callable[[str, int, QueueOffset], None]:
-        """Tells of arrivals when they are confirmed."""
+        """A listener for arrivals; `told` hears of them when they are confirmed."""
         self._tell.append((awaited, told))
         return self._arrival
 
     def _arrival(self, topic: str, queue_id: int, max_offset: QueueOffset) -> None:
         key = topic, queue_id
-        queue = self.queues.by_key.get(key)  # it may have gone with the same part of the log
+        queue = self.queues.get(topic, queue_id)  # it may have gone with the same part of the log
         if queue is not None and key not in self._noted:
             self._note(key, queue.max_log_offset)
 
-    def _note(self, key: tuple[str, int], message_end: int) -> None:
+    def _note(self, key: tuple[str, int], message_end: LogOffset) -> None:
         self._noted.add(key)
         heappush(self._arrived, (message_end, key))
 
-    def _end_of(self, entry: QueueEntry | None) -> int:
-        """Of its message, which is behind the bound; anywhere there when that is not known."""
-        return self.limit + 1 if entry is None or entry.is_blank else entry.log_offset + entry.size
+    def _end_of(self, entry: QueueEntry | None) -> LogOffset:
+        """The log offset behind the entry's message; just beyond the bound if that is unknown."""
+        return LogOffset(self.limit + 1 if entry is None or entry.is_blank else entry.log_offset + entry.size)
 
     def advance(self, limit: LogOffset) -> None:
-        """More is confirmed."""
+        """Raise the bound to `limit` and report the arrivals below it."""
         self.limit = limit
         for advanced in self.on_advanced:
             advanced()
         self._answers.go_on()
 
     def _tell_next(self) -> bool:
-        """Those who wait for a queue hear of it."""
+        """Report the next queue whose arrivals are confirmed; False when there is none."""
         arrived = self._arrived
         if not arrived or arrived[0][0] > self.limit:
             return False
         _, key = heappop(arrived)
         self._noted.discard(key)
-        queue = self.queues.by_key.get(key)
+        queue = self.queues.get(*key)
         if queue is not None:
             end = self.end(queue)
             if end < queue.max_offset:
@@ -152,12 +143,12 @@ class ConfirmedBound:
         return True
 
 
-def _is_below(queue: ConsumeQueue, offset: int, limit: LogOffset) -> bool:
-    entry = queue.entry(QueueOffset(offset))
+def _is_below(queue: ConsumeQueue, offset: QueueOffset, limit: LogOffset) -> bool:
+    entry = queue.entry(offset)
     return entry is None or entry.log_offset + entry.size <= limit
 
 
-class BoundedReader(Reader):
+class BoundedReader(QueueReader):
     """A reader whose offset is beyond the bound waits there; it is never sent to another offset."""
 
     def get(
@@ -170,7 +161,7 @@ class BoundedReader(Reader):
         matches: RecordTest | None = None,
         large_bytes: int | None = None,
     ) -> Fetched:
-        queue = self._by_key.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         if isinstance(queue, BoundedQueue) and queue.max_offset <= offset <= queue.real_end:
             return Fetched(GetStatus.OFFSET_OVERFLOW_ONE, offset, queue.min_offset, queue.max_offset)
         return super().get(topic, queue_id, offset, max_count, accepts, matches, large_bytes)

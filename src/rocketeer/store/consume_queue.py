@@ -84,7 +84,7 @@ class ConsumeQueue(QueueTail):
         return f"ConsumeQueue({self.topic}:{self.queue_id} [{self.min_offset}, {self.max_offset}))"
 
     def count_in(self, ends: QueueEnds) -> None:
-        """From now on its end is part of this sum, and of no other."""
+        """Count this queue's end in `ends` instead of the sum it counted in before."""
         self._ends.total -= self.max_offset
         ends.total += self.max_offset
         self._ends = ends
@@ -147,9 +147,9 @@ class ConsumeQueue(QueueTail):
         return gone
 
     def drop_blank_end(self) -> None:
-        """Blank places behind the last message go: the log is copied again, and its messages may stand there."""
+        """Drop blank places behind the last message: the log is copied again, and has messages for them."""
         end = self.max_offset
-        while end > self._first and self._entry(end - 1).is_blank:
+        while end > self._first and self._entry(QueueOffset(end - 1)).is_blank:
             end = QueueOffset(end - 1)
         if end < self.max_offset:
             self._cut_to(end)
@@ -199,7 +199,7 @@ class ConsumeQueue(QueueTail):
         self.forget()
 
     def forget(self) -> None:
-        """Its files are gone, or another's: start again from nothing."""
+        """Reset to empty: the files are gone, or belong to another queue."""
         self._tail.clear()
         self._first = self._written = self.min_offset = QueueOffset(0)
         self._end_at(QueueOffset(0))
@@ -228,10 +228,10 @@ class ConsumeQueue(QueueTail):
             return b""
         end = offset + count
         if end <= self._written:  # for nearly every pull
-            return self._files.read(offset, end)
+            return self._files.read(offset, count)
         if offset >= self.max_offset:
             return b""
-        return self._bytes(offset, min(end, self.max_offset))
+        return self._bytes(offset, min(QueueOffset(end), self.max_offset))
 
     def unit(self, code: int) -> ExtUnit | None:
         """What stands beside an entry with this tag code, in queues that keep such units (`ExtendedQueue`)."""
@@ -243,7 +243,7 @@ class ConsumeQueue(QueueTail):
             lambda entry: entry.log_offset + entry.size > log_offset, self._first, self.max_offset
         )
         for at in range(start, self.max_offset, _WALK):
-            raw = self._bytes(at, min(at + _WALK, self.max_offset))
+            raw = self._bytes(QueueOffset(at), min(QueueOffset(at + _WALK), self.max_offset))
             whole = raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES]
             for place, fields in enumerate(ENTRY.iter_unpack(whole), at):
                 entry = QueueEntry._make(fields)
@@ -253,12 +253,12 @@ class ConsumeQueue(QueueTail):
     def may_reach(self, log_offset: LogOffset) -> bool:
         """False when no message of the queue ends beyond `log_offset`."""
         return not self.is_empty and (
-            self._entry(self.max_offset - 1).is_blank or self.max_log_offset > log_offset
+            self._entry(QueueOffset(self.max_offset - 1)).is_blank or self.max_log_offset > log_offset
         )
 
     @property
     def is_empty(self) -> bool:
-        """It never had a message: the first may have any offset."""
+        """Whether it never had a message: the first may have any offset."""
         return self.max_offset == self._first
 
     def entry(self, offset: QueueOffset) -> QueueEntry | None:
@@ -270,7 +270,7 @@ class ConsumeQueue(QueueTail):
         """The end, in the log, of the newest message here; 0 if there is none."""
         if self.max_offset == self._first:
             return LogOffset(0)
-        last = self._entry(self.max_offset - 1)
+        last = self._entry(QueueOffset(self.max_offset - 1))
         return LogOffset(0 if last.is_blank else last.log_offset + last.size)
 
     def offset_by_time(self, store_ms: int, store_ms_of: Callable[[LogOffset, int], int]) -> QueueOffset:
@@ -287,7 +287,7 @@ class ConsumeQueue(QueueTail):
             return QueueOffset(high - 1)
         if right == low:
             return low
-        left_entry, right_entry = self._entry(right - 1), self._entry(right)
+        left_entry, right_entry = self._entry(QueueOffset(right - 1)), self._entry(right)
         left_ms = -1 if left_entry.is_blank else store_ms_of(left_entry[0], left_entry[1])
         right_ms = store_ms_of(right_entry[0], right_entry[1])
         nearer = right if left_ms < 0 or store_ms - left_ms > right_ms - store_ms else right - 1
@@ -315,6 +315,10 @@ class ConsumeQueue(QueueTail):
         self._end_at(offset)
         return True
 
+    def _takes(self, offset: QueueOffset) -> bool:
+        """Whether the next entry may have that offset; behind a gap, perhaps."""
+        return self.is_empty or 0 <= offset - self.max_offset <= self._files.per_file
+
     def _start_at(self, offset: QueueOffset) -> None:
         """As RocketMQ: the first file is blank up to the first entry."""
         self._first = self._written = QueueOffset(offset - offset % self._files.per_file)
@@ -336,18 +340,20 @@ class ConsumeQueue(QueueTail):
             log.error("queue not written out topic=%s queue=%d pending_bytes=%d error=%s",
                       self.topic, self.queue_id, len(self._tail), error)  # fmt: skip
 
-    def _first_where(self, holds: Callable[[QueueEntry], bool], low: int, high: int) -> QueueOffset:
+    def _first_where(
+        self, holds: Callable[[QueueEntry], bool], low: QueueOffset, high: QueueOffset
+    ) -> QueueOffset:
         """The first real entry in [low, high) for which `holds`, else `high`; once true it stays true."""
-        best = QueueOffset(high)
+        best = high
         while low < high:
-            middle = (low + high) // 2
+            middle = QueueOffset((low + high) // 2)
             real = self._next_real(middle, high)
             if real == high:
                 high = middle
             elif holds(self._entry(real)):
                 best, high = real, middle
             else:
-                low = real + 1
+                low = QueueOffset(real + 1)
         return best
 
     def _past_damage(self, end: QueueOffset, log_end: LogOffset) -> QueueOffset:
@@ -357,10 +363,10 @@ class ConsumeQueue(QueueTail):
         """
         if end >= self.max_offset:
             return end
-        before = self._entry(end - 1) if end > self._first else None
+        before = self._entry(QueueOffset(end - 1)) if end > self._first else None
         floor = 0 if before is None or before.is_blank else before.log_offset + before.size
         for start in range(end + 1, self.max_offset, _WALK):
-            raw = self._bytes(start, min(start + _WALK, self.max_offset))
+            raw = self._bytes(QueueOffset(start), min(QueueOffset(start + _WALK), self.max_offset))
             entries = np.frombuffer(raw, ENTRY_COLUMNS, len(raw) // ENTRY_BYTES)
             offsets, sizes = entries["log_offset"], entries["size"].astype(np.int64)
             below = (sizes > 0) & (sizes < BLANK_SIZE) & (floor <= offsets) & (offsets <= log_end - sizes)
@@ -371,30 +377,32 @@ class ConsumeQueue(QueueTail):
                     end = QueueOffset(start + at + 1)
         return end
 
-    def _next_real(self, offset: int, high: int) -> QueueOffset:
+    def _next_real(self, offset: QueueOffset, high: QueueOffset) -> QueueOffset:
         """The first entry in [offset, high) that is not blank, else `high`."""
         while offset < high and self._entry(offset).is_blank:
-            chunk = self._bytes(offset, min(offset + _WALK, high))
+            chunk = self._bytes(offset, min(QueueOffset(offset + _WALK), high))
             count = len(chunk) // ENTRY_BYTES
             if chunk != BLANK * count:
                 starts = range(0, len(chunk), ENTRY_BYTES)
-                offset += next(i for i, at in enumerate(starts) if not chunk.startswith(BLANK, at))
-                break
-            offset += count
-        return QueueOffset(offset)
+                blanks = next(i for i, at in enumerate(starts) if not chunk.startswith(BLANK, at))
+                return QueueOffset(offset + blanks)
+            offset = QueueOffset(offset + count)
+        return offset
 
-    def _entry(self, offset: int) -> QueueEntry:
+    def _entry(self, offset: QueueOffset) -> QueueEntry:
         """Any entry in files or tail; zeros where a file is shorter than it should be."""
-        return QueueEntry._make(ENTRY.unpack(self._bytes(offset, offset + 1).ljust(ENTRY_BYTES, b"\0")))
+        return QueueEntry._make(
+            ENTRY.unpack(self._bytes(offset, QueueOffset(offset + 1)).ljust(ENTRY_BYTES, b"\0"))
+        )
 
-    def _bytes(self, start: int, end: int) -> bytes:
+    def _bytes(self, start: QueueOffset, end: QueueOffset) -> bytes:
         written = self._written
         if end <= written:
-            return self._files.read(start, end)
+            return self._files.read(start, end - start)
         tail = self._tail[max(0, start - written) * ENTRY_BYTES : (end - written) * ENTRY_BYTES]
         if start >= written:
             return bytes(tail)
-        on_disk = self._files.read(start, written)
+        on_disk = self._files.read(start, written - start)
         whole = len(on_disk) == (written - start) * ENTRY_BYTES
         return on_disk + tail if whole else on_disk  # what lies behind lost bytes does not follow them
 

@@ -7,6 +7,8 @@ of a unit in consumequeue_ext/TOPIC/QUEUE/:
     unit, big-endian: size i16 | tag code i64 | store ms i64 | filter bytes i16 | filter
 
 A file ends with size -1 where the next unit does not fit with 4 bytes to spare; zeros follow the last unit.
+
+New units wait in memory, as the queue's entries do, and are written in runs before the entries that point to them.
 """
 
 import logging
@@ -46,9 +48,12 @@ def is_address(tag_code: int) -> bool:
 
 
 class ConsumeQueueExt:
-    """The units of one queue; holds no descriptor of its own."""
+    """The units of one queue; holds no descriptor of its own.
 
-    __slots__ = ("_end", "_file_bytes", "_files", "_folder")
+    Invariant, once resumed: units below `_written` are in files, the rest up to `_end` is the tail.
+    """
+
+    __slots__ = ("_end", "_file_bytes", "_files", "_folder", "_tail", "_written")
 
     def __init__(self, folder: str | os.PathLike[str], file_bytes: int, files: FileCache) -> None:
         """`file_bytes` is mappedFileSizeConsumeQueueExt (48 MiB by default)."""
@@ -56,6 +61,8 @@ class ConsumeQueueExt:
         self._file_bytes = file_bytes
         self._files = files
         self._end = -1  # where the next unit goes; unknown until `resume`
+        self._written = 0
+        self._tail = bytearray()
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -72,27 +79,48 @@ class ConsumeQueueExt:
             self.remove()
             return
         unit = self.read(last_address)
-        self._end = last_address - ADDRESS_MIN + unit.size if unit is not None else self._find_end()
-        self._clear_from(self._end)
+        end = last_address - ADDRESS_MIN + unit.size if unit is not None else self._find_end()
+        if not self._tail:
+            self._written = end
+        del self._tail[max(0, end - self._written) :]
+        self._written = min(self._written, end)
+        self._clear_from(self._written)
+        self._end = end
 
-    def put(self, unit: ExtUnit) -> int:
-        """Append a unit; its address. OSError when the disk is full: then nothing was appended."""
+    def put(self, tag_code: int, store_ms: int, filter_bits: bytes) -> int:
+        """Append a unit; its address."""
         assert self._end >= 0, "resume first"
-        assert unit.size <= UNIT_BYTES_MAX
+        size = UNIT.size + len(filter_bits)
+        assert size <= UNIT_BYTES_MAX
         at = self._end % self._file_bytes
-        if at + unit.size + SPARE_BYTES > self._file_bytes:
-            if at:
-                self._files.write(self._path(self._end - at), FILE_END, at, self._file_bytes)
-                self._end += self._file_bytes - at
-            at = 0
-        raw = UNIT.pack(unit.size, unit.tag_code, unit.store_ms, len(unit.filter_bits)) + unit.filter_bits
-        self._files.write(self._path(self._end - at), raw, at, self._file_bytes)
+        if at and at + size + SPARE_BYTES > self._file_bytes:
+            self._tail += FILE_END.ljust(self._file_bytes - at, b"\0")
+            self._end += self._file_bytes - at
+        self._tail += UNIT.pack(size, tag_code, store_ms, len(filter_bits)) + filter_bits
         address = ADDRESS_MIN + self._end
-        self._end += len(raw)
+        self._end += size
         return address
 
+    def write_out(self) -> None:
+        """Put the tail into files. On OSError (a full disk) nothing is lost: what was not written stays in it."""
+        tail = self._tail
+        while tail:
+            at = self._written % self._file_bytes
+            run = min(len(tail), self._file_bytes - at)
+            whole = run == len(tail)
+            self._files.write(
+                self._path(self._written - at), tail if whole else tail[:run], at, self._file_bytes
+            )
+            self._written += run
+            del tail[:run]
+
     def forget_end(self) -> None:
-        """The queue was cut: `resume` before the next unit."""
+        """Forget where the units end, as the queue was cut: `resume` before the next one."""
+        self._end = -1
+
+    def forget(self) -> None:
+        """The files are gone, or belong to another queue."""
+        self._tail.clear()
         self._end = -1
 
     def release_below(self, address: int) -> list[str]:
@@ -112,7 +140,8 @@ class ConsumeQueueExt:
                 os.rmdir(folder)
             except OSError:
                 break  # it is not there, or something else is in it
-        self._end = 0
+        self._tail.clear()
+        self._written = self._end = 0
 
     def _clear_from(self, end: int) -> None:
         at = end % self._file_bytes
@@ -123,7 +152,9 @@ class ConsumeQueueExt:
                 self._files.cut(self._path(base), at, self._file_bytes)
 
     def _find_end(self) -> int:
-        """Behind the last whole unit of the last file."""
+        """Behind the last whole unit that there is."""
+        if self._tail:
+            return self._written + len(self._tail)
         bases = bases_in(self._folder)
         if not bases:
             return 0
@@ -151,13 +182,19 @@ class ConsumeQueueExt:
         if not is_address(address):
             return None
         offset = address - ADDRESS_MIN
-        at = offset % self._file_bytes
-        path = self._path(offset - at)
-        raw = self._files.read(path, UNIT.size, at)
+        raw = self._bytes(offset, UNIT.size)
         if len(raw) < UNIT.size:
             return None
         size, tag_code, store_ms, filter_bytes = UNIT.unpack(raw)
         if size < UNIT.size or size != UNIT.size + max(0, filter_bytes):
             return None
-        bits = self._files.read(path, filter_bytes, at + UNIT.size) if filter_bytes > 0 else b""
+        bits = self._bytes(offset + UNIT.size, filter_bytes) if filter_bytes > 0 else b""
         return ExtUnit(tag_code, store_ms, bits) if len(bits) == max(0, filter_bytes) else None
+
+    def _bytes(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of one unit, from the tail or from its file."""
+        if self._tail and offset >= self._written:
+            start = offset - self._written
+            return bytes(self._tail[start : start + size])
+        at = offset % self._file_bytes
+        return self._files.read(self._path(offset - at), size, at)

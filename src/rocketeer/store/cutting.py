@@ -65,7 +65,7 @@ def _cut_queues(config: StoreConfig, end: LogOffset) -> None:
     try:
         queues.load()
         queues.cut_to_log(end)
-        for queue in queues.by_key.values():
+        for queue in queues:
             queue.drop_blank_end()
         paths = queues.files.take_unsynced()
         if paths is None:
@@ -86,7 +86,7 @@ def _remove_tables(folder: Path, tables: Sequence[str]) -> None:
 
 
 def _lower_checkpoint(path: Path, end: LogOffset) -> None:
-    """It must not say that the log is whole beyond its end: recovery would take the cut for damage, and fill it."""
+    """Lower it to the log's new end: recovery would take the cut for damage, and fill it."""
     known = read_checkpoint(path)
     if known.dispatched_offset is None or known.dispatched_offset <= end:
         return

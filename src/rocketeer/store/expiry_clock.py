@@ -25,7 +25,7 @@ CATCH_UP: Final = 2
 
 
 class ExpiryClock:
-    """Belongs to the loop thread."""
+    """A wall clock for expiry that ignores jumps forward. Belongs to the loop thread."""
 
     def __init__(self, clock: Clock, believed_ms: int) -> None:
         """`believed_ms` is what is known of the time before this start; 0 for nothing."""

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class QueueExtension:
-    """What all extended queues share. `filter_bits` is open: a feature that knows the filters sets it.
+    """What all extended queues share. A feature that knows the filters sets `filter_bits`.
 
     Without bits a message is one nobody has evaluated yet; that is how recovery, which runs before any filter is
     known, writes its units.
@@ -31,9 +31,13 @@ class QueueExtension:
         self.file_bytes = file_bytes
         self.filter_bits: Callable[[DispatchEntry], bytes] = lambda entry: b""
 
+    def set_filter_bits(self, filter_bits: Callable[[DispatchEntry], bytes]) -> None:
+        """Have units say, from now on, which filters may want their message."""
+        self.filter_bits = filter_bits
+
 
 class ExtendedQueue(ConsumeQueue):
-    """Belongs to the loop thread, like every queue."""
+    """A consume queue that stores a unit in `ConsumeQueueExt` for each entry. Belongs to the loop thread."""
 
     __slots__ = ("_extension", "_units")
 
@@ -51,13 +55,17 @@ class ExtendedQueue(ConsumeQueue):
         self._units = ConsumeQueueExt(extension.folder / topic / str(queue_id), extension.file_bytes, files)
 
     def append(self, entry: Dispatched) -> bool:
-        if entry.queue_offset < self.max_offset and self.max_offset != self.min_offset:
-            return False
+        if not self._takes(entry.queue_offset):
+            return super().append(entry)  # no unit for what is refused
         assert isinstance(entry, DispatchEntry)
         return self.put(entry.queue_offset, entry.log_offset, entry.size, self._code(entry))
 
     def unit(self, code: int) -> ExtUnit | None:
         return self._units.read(code)
+
+    def write_out(self) -> None:
+        self._units.write_out()
+        super().write_out()
 
     def truncate_to_log(self, log_end: LogOffset) -> int:
         self._units.forget_end()
@@ -72,6 +80,10 @@ class ExtendedQueue(ConsumeQueue):
             else paths
         )
 
+    def forget(self) -> None:
+        super().forget()
+        self._units.forget()
+
     def remove(self) -> None:
         super().remove()
         self._units.remove()
@@ -81,12 +93,8 @@ class ExtendedQueue(ConsumeQueue):
             if not self._units.is_resumed:
                 last = self.entry(QueueOffset(self.max_offset - 1))
                 self._units.resume(None if last is None else last.tag_code)
-            return self._units.put(
-                ExtUnit(entry.tag_code, entry.store_ms, self._extension.filter_bits(entry))
-            )
         except OSError as error:
-            # A full disk must not stop dispatch; filters will look at the message itself.
-            log.error(
-                "queue extension not written topic=%s queue=%d error=%s", self.topic, self.queue_id, error
-            )
+            # A disk that fails must not stop dispatch; filters will look at the message itself.
+            log.error("queue extension not read topic=%s queue=%d error=%s", self.topic, self.queue_id, error)
             return entry.tag_code
+        return self._units.put(entry.tag_code, entry.store_ms, self._extension.filter_bits(entry))

@@ -39,7 +39,7 @@ class OpenFile:
         self.forget_ahead()
 
     def forget_ahead(self) -> None:
-        """The file changes."""
+        """Drop what was read ahead, because the file changes."""
         self.ahead = b""
         self.ahead_at = self.read_to = 0
 
@@ -102,7 +102,7 @@ class FileCache:
                 done += os.pwrite(fd, view[done:], at + done)
 
     def cut(self, path: str, at: int, file_bytes: int) -> None:
-        """Everything from `at` on becomes zeros (a hole)."""
+        """Turn everything from `at` on into zeros (a hole)."""
         file = self._open(path)
         file.forget_ahead()
         os.ftruncate(file.fd, at)
@@ -110,7 +110,7 @@ class FileCache:
         self._note(path)
 
     def note_change(self, folder: str) -> None:
-        """Names in the folder changed: they are to be synced, too."""
+        """Note that names in the folder changed: they are to be synced, too."""
         self._note(folder)
 
     def take_unsynced(self) -> list[str] | None:
@@ -129,14 +129,14 @@ class FileCache:
             self._many_unsynced = len(self._unsynced) >= SYNC_ALL_AT
 
     def forget(self, path: str) -> None:
-        """The file is about to be deleted."""
+        """Close a file that is about to be deleted."""
         file = self._files.pop(path, None)
         if file is not None:
             os.close(file.fd)
         self._unsynced.discard(path)
 
     def forget_below(self, folder: str) -> None:
-        """All files of the folder, whose path ends with a slash, are about to be deleted or moved away."""
+        """Close all files below a folder (with a slash at its end) that is about to be deleted or moved away."""
         for path in [path for path in self._files if path.startswith(folder)]:
             os.close(self._files.pop(path).fd)
 

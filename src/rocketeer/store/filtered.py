@@ -1,7 +1,7 @@
 """Reading a queue through a filter on properties: many entries over one stretch of the log in one go.
 
-For `Reader.get`; what is not plain (blanks, expired records, damaged entries, a border between two log files) is left
-to its loop.
+For `QueueReader.get`; what is not plain (blanks, expired records, damaged entries, a border between two log files) is
+left to its loop.
 """
 
 from typing import Final, Protocol
@@ -35,7 +35,9 @@ class RecordTest(Protocol):
 
     def matches(self, record: memoryview) -> bool: ...
 
-    def scan(self, entries: bytes, log: memoryview, base: int, count_max: int, bytes_max: int) -> Scanned: ...
+    def scan(
+        self, entries: bytes, log: memoryview, base: LogOffset, count_max: int, bytes_max: int
+    ) -> Scanned: ...
 
     def may_match(self, unit: ExtUnit) -> bool:
         """False when the unit beside a queue entry says that the message is not wanted."""
@@ -57,7 +59,7 @@ def scan_run(
     if not count or len(raw) % ENTRY_BYTES:
         return None
     first, size, _ = _entry_at(raw, 0)
-    end_max = min(log.next_segment_offset(first), first + max(SCAN_BYTES_MAX, size))
+    end_max = min(log.next_segment_offset(first), LogOffset(first + max(SCAN_BYTES_MAX, size)))
     count = _within(raw, count, first, end_max)
     last, size, _ = _entry_at(raw, (count - 1) * ENTRY_BYTES)
     raw = raw[: count * ENTRY_BYTES]
@@ -73,7 +75,7 @@ def scan_run(
     return scanned, joined(scanned.found, window, first)
 
 
-def _within(raw: bytes, count: int, first: LogOffset, end_max: int) -> int:
+def _within(raw: bytes, count: int, first: LogOffset, end_max: LogOffset) -> int:
     """How many of the entries have their records in [first, end_max): log offsets only grow along a queue."""
     low, high = 1, count
     while low < high:
@@ -86,7 +88,7 @@ def _within(raw: bytes, count: int, first: LogOffset, end_max: int) -> int:
     return low
 
 
-def joined(found: list[tuple[int, int]], window: memoryview, base: int) -> list[memoryview]:
+def joined(found: list[tuple[LogOffset, int]], window: memoryview, base: LogOffset) -> list[memoryview]:
     """The records as slices; neighbours in the log become one."""
     parts: list[memoryview] = []
     start = end = -1

@@ -16,10 +16,10 @@ from rocketeer.clock import Clock
 from rocketeer.config import FlushMode, StoreConfig
 from rocketeer.model.offsets import LogOffset
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.kernel import SyncFailed
 from rocketeer.store.scheduling import use_batch_scheduling
 from rocketeer.store.segment import Segment
+from rocketeer.store.sync_failure_latch import SyncFailureLatch
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Flusher:
         post: Post,
         rules: FlushRules,
         last_store_ms: Callable[[], int],
-        trust: DiskTrust,
+        sync_failure: SyncFailureLatch,
     ) -> None:
         self._log = commit_log
         self._clock = clock
@@ -76,9 +76,9 @@ class Flusher:
         self.rules = rules
         """They may be replaced at any time."""
         self._last_store_ms = last_store_ms
-        self._trust = trust
-        trust.listeners.append(lambda error: self._drop_waiters(len(self._waiters)))
+        self._sync_failure = sync_failure
         self._waiters: deque[tuple[int, float, Callback]] = deque()
+        sync_failure.listeners.append(lambda error: self._drop_waiters(len(self._waiters)))
         self._wake = Event()
         self._answers = AnswersInOrder(self._answer_next, post)
         self._asked = False  # the thread will look at the log again without being woken
@@ -94,6 +94,11 @@ class Flusher:
     def waiting(self) -> int:
         """How many wait for the disk."""
         return len(self._waiters)
+
+    def sync_from(self, flushed: LogOffset, physic_ms: int) -> None:
+        """Take over what is known to be on disk, and sync the rest; before `start`."""
+        self.flushed, self.physic_ms = flushed, physic_ms
+        self.sync()
 
     def start(self) -> None:
         self._thread = Thread(target=self._run, name="rocketeer-log-flusher", daemon=True)
@@ -117,7 +122,7 @@ class Flusher:
         if log_offset <= self.flushed:
             callback(True)
             return
-        if self._trust.error is not None:
+        if self._sync_failure.error is not None:
             callback(False)
             return
         self._waiters.append((log_offset, self._clock.monotonic_s() + self.rules.timeout_s, callback))
@@ -126,7 +131,7 @@ class Flusher:
             self._wake.set()
 
     def flush_soon(self) -> None:
-        """Somebody wants the end of the log on disk, and looks at `flushed` himself."""
+        """Sync soon: somebody wants the end of the log on disk, and looks at `flushed` himself."""
         self._all_asked = True
         self._wake.set()
 
@@ -162,7 +167,7 @@ class Flusher:
                 self._post(self._answers.go_on)
 
     def _is_due(self) -> bool:
-        """Somebody waits, or much is new, or a little has been for long."""
+        """Whether to sync now: somebody waits, or much is new, or a little has been for long."""
         all_asked, self._all_asked = self._all_asked, False
         if self._waiters or all_asked:
             return True
@@ -172,7 +177,7 @@ class Flusher:
 
     def sync(self) -> bool:
         """Sync up to the end of the log as it is now; True if that changed anything for those who wait."""
-        if self._trust.error is not None:
+        if self._sync_failure.error is not None:
             return False
         store_ms = self._last_store_ms()  # read before the end: it may be too old, never too new
         start, end = self.flushed, self._log.max_offset
@@ -188,14 +193,14 @@ class Flusher:
             if error.errno in _PASSING and not isinstance(error, SyncFailed):
                 log.error("log not flushed error=%s: tried again soon", error)
             else:
-                self._trust.lose("the log", error)
+                self._sync_failure.record("the log", error)
             return False
         self.physic_ms = store_ms
         self._synced_s = self._clock.monotonic_s()
         return True
 
     def _sync_part(self, segment: Segment, low: int, high: int) -> bool:
-        """In pieces while nobody waits: handing many megabytes to the disk at once would hold up the loop's core.
+        """Sync [low, high) of a segment, in pieces while nobody waits, so that the loop's core is not held up.
 
         Each is known to be on disk at once, so that checkpoints follow a log that grows faster than it is synced.
         """
@@ -203,7 +208,7 @@ class Flusher:
             upto = high if self._waiters else min(low + PIECE_BYTES, high)
             segment.sync(low, upto)
             if (
-                self._trust.error is not None
+                self._sync_failure.error is not None
             ):  # another thread got the report of what this one believed written
                 return False
             self.flushed = LogOffset(segment.base + upto)
@@ -213,7 +218,7 @@ class Flusher:
     # --- on the loop -------------------------------------------------------------------------
 
     def _answer_next(self) -> bool:
-        """Thousands may wait for one sync."""
+        """Answer the first waiter whose log is flushed; False when there is none."""
         waiters = self._waiters
         if not waiters or waiters[0][0] > self.flushed:
             return False
@@ -222,4 +227,8 @@ class Flusher:
 
     def _drop_waiters(self, count: int) -> None:
         for _ in range(count):
-            self._waiters.popleft()[2](False)
+            callback = self._waiters.popleft()[2]
+            try:
+                callback(False)
+            except Exception:  # of our own bugs those who wait behind it must not have to wait for ever
+                log.exception("answer failed")

@@ -35,7 +35,10 @@ NO_RECORD = LogOffset(-1)
 
 
 class GetStatus(Enum):
-    """RocketMQ's names; what the client is told follows from them."""
+    """RocketMQ's names; what the client is told follows from them.
+
+    NO_MATCHED_LOGIC_QUEUE is never said, as 4.9 makes the queue on the spot.
+    """
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -44,7 +47,6 @@ class GetStatus(Enum):
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
@@ -68,13 +70,13 @@ class Fetched(msgspec.Struct, gc=False):
 Accepts = Callable[[int], bool]
 
 
-class Reader:
+class QueueReader:
     """Serves pulls from queues and log. Belongs to the loop thread."""
 
     def __init__(self, config: StoreConfig, log: CommitLog, queues: ReadQueues, levels: DelayLevels) -> None:
         self._log = log
         self._levels = levels
-        self._by_key = queues.by_key
+        self._queue = queues.get
         self._per_file = queues.entries_per_file
         self._mending = QueueMending(log, levels)
         self.set_limits(config)
@@ -82,7 +84,7 @@ class Reader:
         self._keeps_offset = config.broker_role is BrokerRole.SLAVE and not config.offset_check_in_slave
 
     def set_limits(self, config: StoreConfig) -> None:
-        """How much one pull gets, from now on."""
+        """Set how much one pull gets, from now on."""
         self._in_memory_bytes = physical_memory_bytes() * config.memory_ratio // 100
         self._count_memory = config.pull_count_max_memory
         self._bytes_memory = config.pull_bytes_max_memory
@@ -104,8 +106,7 @@ class Reader:
         `accepts` sees tag codes, `matches` whole records. With `large_bytes` that is the limit, not the
         configured ones.
         """
-        queue = self._by_key.get((topic, queue_id))
-        # RocketMQ 4.9 makes the queue on the spot and so never says NO_MATCHED_LOGIC_QUEUE.
+        queue = self._queue(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             return self._moved(GetStatus.NO_MESSAGE_IN_QUEUE, offset, _BEGIN, _BEGIN, _BEGIN)
         low, high = queue.min_offset, queue.max_offset
@@ -254,10 +255,9 @@ class Reader:
                     raise
                 looked_at -= 1  # what stands before it is given out; it is the next pull's
                 break
-            if record is None or not leads_to(
-                record, log_offset, size, queue.queue_id, offset + looked_at - 1
-            ):
-                mended = self._mending.mend(queue, QueueOffset(offset + looked_at - 1))
+            place = QueueOffset(offset + looked_at - 1)
+            if record is None or not leads_to(record, log_offset, size, queue.queue_id, place):
+                mended = self._mending.mend(queue, place)
                 if mended is not None:
                     log_offset, size, tag_code = mended
                     record = log.read(log_offset, size)
@@ -313,7 +313,7 @@ class Reader:
         self, topic: str, queue_id: int, offset: QueueOffset, max_count: int
     ) -> list[tuple[LogOffset, int, int]]:
         """(log offset, size, tag code) of a queue's entries from `offset` on; `NO_RECORD` for a place without one."""
-        queue = self._by_key.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         if queue is None:
             return []
         raw = queue.read(offset, max_count)

@@ -10,6 +10,8 @@ import hashlib
 from mmap import mmap
 from typing import Final
 
+from rocketeer.model.offsets import LogOffset
+
 GONE: Final = -1
 """The log offset of an id that was stored again later: its newer place counts."""
 
@@ -29,7 +31,7 @@ class IdTable:
 
     def __init__(self, capacity: int, salt: bytes) -> None:
         assert 0 < capacity < 1 << 31
-        assert salt
+        assert 0 < len(salt) <= hashlib.blake2b.MAX_KEY_SIZE
         self.capacity = capacity
         self.salt = salt
         self._slots, self._hashes, self._offsets = reserve_views(capacity)
@@ -37,20 +39,20 @@ class IdTable:
         self._added = 0
 
     def hash_of(self, text: bytes) -> int:
-        """Salted, so that nobody can choose ids that fall into one place of the table."""
+        """The hash of an id, salted, so that nobody can choose ids that fall into one place of the table."""
         return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=self.salt).digest(), "big")
 
-    def find(self, hashed: int) -> int | None:
+    def find(self, hashed: int) -> LogOffset | None:
         """The newest log offset that was stored with the hash; None if there is none."""
         slots, hashes, mask = self._slots, self._hashes, self._mask
         slot = hashed & mask
         while place := slots[slot]:
             if hashes[place - 1] == hashed:
-                return self._offsets[place - 1]
+                return LogOffset(self._offsets[place - 1])
             slot = slot + 1 & mask
         return None
 
-    def add(self, hashed: int, log_offset: int) -> None:
+    def add(self, hashed: int, log_offset: LogOffset) -> None:
         """Remember where it is; the oldest of all is forgotten when there is no room."""
         place = self._added % self.capacity
         if self._added >= self.capacity and self._offsets[place] != GONE:

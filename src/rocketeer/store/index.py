@@ -16,8 +16,10 @@ import numpy as np
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
+from rocketeer.record.java_hash import index_hash
+from rocketeer.record.layout import TOPIC_BYTES_MAX
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX
 from rocketeer.store.index_file import ChangedSlots, IndexFile
-from rocketeer.store.index_hash import key_hash
 from rocketeer.store.index_layout import IndexHeader, file_bytes
 from rocketeer.store.index_loops import key_columns
 from rocketeer.store.index_next import NextIndexFile
@@ -36,14 +38,14 @@ FULL_MAX = 4
 """So many full files wait for a checkpoint to write their slots; small ones fill faster than checkpoints come."""
 
 
-KeyColumns = tuple[bytes, bytes, bytes]
+KeyColumnTexts = tuple[bytes, bytes, bytes]
 """Hash, log offset and store time of every key, as the bytes of three arrays."""
 
 
-class Waiting(NamedTuple):
+class PendingKeys(NamedTuple):
     """The keys of messages next to each other, on their way into files."""
 
-    columns: KeyColumns
+    columns: KeyColumnTexts
     messages: int
     first: LogOffset
     end: LogOffset
@@ -65,7 +67,7 @@ class Index:
         self._entries_max = entries
         self._clock = clock
         self._files: list[IndexFile] = []
-        self._pending: deque[Waiting] = deque()
+        self._pending: deque[PendingKeys] = deque()
         self._loose: list[DispatchEntry] = []
         self._loose_chars = 0
         self._count = 0
@@ -94,16 +96,18 @@ class Index:
         if len(self._loose) >= SLICE_MESSAGES:
             self._gather()
 
-    def extend_columns(self, columns: KeyColumns, messages: int, first: LogOffset, end: LogOffset) -> None:
+    def extend_columns(
+        self, columns: KeyColumnTexts, messages: int, first: LogOffset, end: LogOffset
+    ) -> None:
         """Collect `messages` messages, in the log from `first` to `end`, whose keys the caller has hashed.
 
         The columns are the bytes of what `key_columns` gives.
         """
         if self._loose:
             self._gather()
-        self._wait(Waiting(columns, messages, first, end))
+        self._wait(PendingKeys(columns, messages, first, end))
 
-    def _wait(self, run: Waiting) -> None:
+    def _wait(self, run: PendingKeys) -> None:
         self._pending.append(run)
         self._count += run.messages
         self._keys += run.keys
@@ -122,7 +126,7 @@ class Index:
             self._gather_some()
 
     def _gather_some(self) -> None:
-        """Of messages with very many keys only a few at a time."""
+        """Gather columns of the next few waiting messages, up to GATHER_CHARS characters of keys."""
         chars = count = 0
         for entry in self._loose:
             chars += len(entry.keys)
@@ -132,7 +136,7 @@ class Index:
         loose, self._loose = self._loose[:count], self._loose[count:]
         last = loose[-1]
         end = LogOffset(last.log_offset + last.size)
-        self._wait(Waiting(key_columns(loose), len(loose), loose[0].log_offset, end))
+        self._wait(PendingKeys(key_columns(loose), len(loose), loose[0].log_offset, end))
 
     @property
     def pending_count(self) -> int:
@@ -254,7 +258,7 @@ class Index:
         return changed, paths
 
     def write_again(self) -> None:
-        """What `take_unsynced` gave could not be written."""
+        """Mark everything for writing again, after writing what `take_unsynced` gave has failed."""
         for file in self._files:
             file.mark_all()
 
@@ -273,12 +277,14 @@ class Index:
 
         Hashes collide: callers check the real keys.
         """
+        if len(topic) > TOPIC_BYTES_MAX or len(key) > PROPERTIES_BYTES_MAX:
+            return  # no message has them so long, and hashing them would take a while
         try:
             while self.flush_pending():
                 yield None
         except OSError:
             pass  # a full disk stops writing, not reading; whoever fills the index says so
-        wanted = key_hash(f"{topic}#{key}")
+        wanted = index_hash(f"{topic}#{key}")
         for run in list(reversed(self._pending)):
             yield from self._waiting(run, wanted, begin_ms, end_ms)
             yield None
@@ -295,7 +301,7 @@ class Index:
             if file.header.begin_ms < begin_ms:
                 break
 
-    def _waiting(self, run: Waiting, wanted: int, begin_ms: int, end_ms: int) -> list[LogOffset]:
+    def _waiting(self, run: PendingKeys, wanted: int, begin_ms: int, end_ms: int) -> list[LogOffset]:
         """As `querying`, among messages that no file has yet."""
         hashes, offsets, times = run.columns
         store_ms = np.frombuffer(times, np.int64)

@@ -8,7 +8,6 @@ A process that dies leaves entries without a way to them, never a way to no entr
 
 import mmap
 import os
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,12 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.model.offsets import LogOffset
-from rocketeer.store.index_layout import ENTRY, HEADER, SLOT, IndexHeader, file_bytes
+from rocketeer.store.index_layout import ENTRY, ENTRY_STRUCT, HEADER, SLOT, IndexHeader, file_bytes
 from rocketeer.store.index_loops import PAGE_BYTES, fill_slots, link_entries, newest_in_slots
 from rocketeer.store.kernel import begin_writing
-
-_READ_ENTRY = struct.Struct(">iqii")
-assert _READ_ENTRY.size == ENTRY.itemsize
 
 _WRITE_BYTES = 64 << 10
 _REPAIR_ENTRIES = 1 << 20  # looked at in one go, so that repair needs little memory
@@ -164,7 +160,7 @@ class IndexFile:
         return ChangedSlots(self.path, memoryview(self._slots_map), list(zip(starts, ends, strict=True)))
 
     def mark_all(self) -> None:
-        """Nobody knows any more which slots the file has."""
+        """Mark all slots as changed: writing them failed, so the file's slots are unknown."""
         if self._map is not None:
             self._changed[:] = 1
 
@@ -177,7 +173,7 @@ class IndexFile:
         head = self.header
         end = min(head.next_entry, self.entries_max)
         slots = np.zeros(self.slots_max, np.int32)
-        kept, last_offset = 1, -1
+        kept, last_offset = 1, LogOffset(-1)
         while kept < end:
             chunk = self._entries[kept : min(kept + _REPAIR_ENTRIES, end)]
             good, last_offset = newest_in_slots(chunk.view(np.uint8), kept, last_offset, log_offset, slots)
@@ -228,8 +224,8 @@ class IndexFile:
         number = int(self._slots[key_hash % self.slots_max])
         above = min(head.next_entry, self.entries_max)
         while 0 < number < above:
-            entry_hash, log_offset, seconds, older = _READ_ENTRY.unpack_from(
-                self._open_map(), entries_at + number * _READ_ENTRY.size
+            entry_hash, log_offset, seconds, older = ENTRY_STRUCT.unpack_from(
+                self._open_map(), entries_at + number * ENTRY_STRUCT.size
             )
             stored_ms = head.begin_ms + seconds * 1000
             if seconds < 0 or stored_ms < begin_ms:

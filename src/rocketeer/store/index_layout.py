@@ -19,8 +19,10 @@ _START = LogOffset(0)
 HEADER = struct.Struct(">qqqqii")
 assert HEADER.size == 40, "the files interoperate with RocketMQ's"
 SLOT = np.dtype(">i4")
-ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("older", ">i4")])
-assert ENTRY.itemsize == 20, "the files interoperate with RocketMQ's"
+_ENTRY_FIELDS = (("hash", "i"), ("log_offset", "q"), ("seconds", "i"), ("older", "i"))
+ENTRY = np.dtype([(name, f">{kind}") for name, kind in _ENTRY_FIELDS])
+ENTRY_STRUCT = struct.Struct(">" + "".join(kind for _, kind in _ENTRY_FIELDS))
+assert ENTRY_STRUCT.size == ENTRY.itemsize == 20, "the files interoperate with RocketMQ's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class IndexHeader:
 
     @classmethod
     def unpack(cls, raw: bytes) -> "IndexHeader":
-        """A header never written is zeros; its count means 1."""
+        """Read a header; one never written is zeros, and its count means 1."""
         begin_ms, end_ms, begin, end, used, count = HEADER.unpack(raw.ljust(HEADER.size, b"\0"))
         return cls(begin_ms, end_ms, begin, end, used, count if count > 0 else 1)
 

@@ -6,9 +6,11 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.flags import TX_ROLLBACK
-from rocketeer.store.index_hash import Hashes, hash_keys, positive
+from rocketeer.record.properties import keys_of
+from rocketeer.store.hash_columns import Hashes, hash_keys, positive
 from rocketeer.store.index_layout import ENTRY, SLOT
 
 PAGE_BYTES = 4096
@@ -41,7 +43,7 @@ def link_entries(
     batch["hash"] = hashes
     batch["log_offset"] = log_offsets
     batch["seconds"] = _seconds_since(begin_ms, store_ms)
-    batch["seconds"][0] = _seconds_since(first_begin_ms, store_ms[:1])[0]
+    batch["seconds"][:1] = _seconds_since(first_begin_ms, store_ms[:1])
     batch["older"] = older
     return batch.tobytes(), count - int(np.count_nonzero(older))
 
@@ -75,8 +77,8 @@ def fill_slots(
 
 
 def newest_in_slots(
-    entries: NDArray[np.uint8], first: int, before: int, log_offset: int, slots: NDArray[np.int32]
-) -> tuple[int, int]:
+    entries: NDArray[np.uint8], first: int, before: LogOffset, log_offset: LogOffset, slots: NDArray[np.int32]
+) -> tuple[int, LogOffset]:
     """Let every slot point to its newest entry among the good ones of `entries`, which begin with number `first`.
 
     How many are good from the start on, and the log offset of the last of them: offsets only grow, from `before` on
@@ -85,13 +87,13 @@ def newest_in_slots(
     chunk = entries.view(ENTRY)
     offsets = chunk["log_offset"].astype(np.int64)
     bad = offsets >= log_offset
-    bad[0] |= offsets[0] < before
+    bad[:1] |= offsets[:1] < before
     bad[1:] |= offsets[1:] < offsets[:-1]
     bad |= (offsets == 0) & (chunk["hash"] == 0) & (chunk["seconds"] == 0) & (chunk["older"] == 0)
     good = int(bad.argmax()) if bad.any() else len(bad)
     places = chunk["hash"][:good].astype(np.int32) % np.int32(len(slots))
     slots[places] = np.arange(first, first + good, dtype=np.int32)
-    return good, int(offsets[good - 1]) if good else before
+    return good, LogOffset(int(offsets[good - 1])) if good else before
 
 
 def key_columns(entries: list[DispatchEntry]) -> tuple[bytes, bytes, bytes]:
@@ -109,7 +111,7 @@ def key_columns(entries: list[DispatchEntry]) -> tuple[bytes, bytes, bytes]:
         texts = list(uniqs)
         counts = 1
     else:
-        per_message = list(map(_keys_of, uniqs, keys, flags))
+        per_message = list(map(_indexed_keys, uniqs, keys, flags))
         texts = list(chain.from_iterable(per_message))
         counts = np.fromiter(map(len, per_message), np.int64, len(per_message))
     many = len(entries)
@@ -131,8 +133,5 @@ def _prefix_hash(topic: str) -> np.uint32:
     return np.uint32(hash_keys([f"{topic}#"], np.uint32(0))[0])
 
 
-def _keys_of(uniq: str | None, words: str, flag: int) -> list[str]:
-    if flag & TX_ROLLBACK == TX_ROLLBACK:
-        return []
-    keys = [word for word in words.split(" ") if word]
-    return keys if uniq is None else [uniq, *keys]
+def _indexed_keys(uniq: str | None, words: str, flag: int) -> list[str]:
+    return keys_of(uniq, words) if flag & TX_ROLLBACK != TX_ROLLBACK else []

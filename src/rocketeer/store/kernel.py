@@ -14,22 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketeer.compiled import COMPILED
+from rocketeer.store.kernel_plain import can_read as can_read
 
 PAGE_BYTES = mmap.PAGESIZE
-_MADV_POPULATE_READ = 22  # Linux 5.14
-_MADV_POPULATE_WRITE = 23
+_MADV_POPULATE_WRITE = 23  # Linux 5.14
 _LINUX = sys.platform == "linux"
 _SYNC_FILE_RANGE_WRITE = 2
 _MS_SYNC = 4 if _LINUX else 16
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.msync.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_with_lock = ctypes.PyDLL(None)
 if _LINUX:
-    _with_lock.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _libc.syncfs.argtypes = [ctypes.c_int]
     _libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+
+if COMPILED and _LINUX and not TYPE_CHECKING:
+    from rocketeer.store._kernel import can_read as can_read
 
 
 class SyncFailed(OSError):
@@ -49,20 +50,6 @@ def populate(address: int, start: int, end: int) -> bool:
     """
     start -= start % PAGE_BYTES
     return _LINUX and _libc.madvise(address + start, end - start, _MADV_POPULATE_WRITE) == 0
-
-
-def can_read(address: int, start: int, end: int) -> bool:
-    """Bring mapped bytes [start, end) into memory; False where they cannot be read (or the kernel cannot say).
-
-    A page that cannot be read would kill the process at the first look: this asks without looking. Holds the
-    interpreter lock, as a look would.
-    """
-    start -= start % PAGE_BYTES
-    return _LINUX and _with_lock.madvise(address + start, end - start, _MADV_POPULATE_READ) == 0
-
-
-if not TYPE_CHECKING and COMPILED and _LINUX and PAGE_BYTES == 4096:
-    from rocketeer.store._kernel import can_read  # noqa: F401 others import it
 
 
 def sync_range(address: int, start: int, end: int) -> None:

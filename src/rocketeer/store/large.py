@@ -35,7 +35,7 @@ def read_large(
     first = LogOffset(int(offsets[0]))
     # Up to the byte limit and to the end of the segment; the first message comes however large it is.
     count = max(int(np.searchsorted(np.cumsum(sizes), bytes_max, side="right")), 1)
-    file_end: int = log.next_segment_offset(first)
+    file_end: LogOffset = log.next_segment_offset(first)
     in_segment = int(np.searchsorted(offsets[:count], file_end, side="left"))
     offsets, sizes = offsets[:in_segment], sizes[:in_segment]
     ends = offsets + sizes

@@ -25,7 +25,7 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import BLANK, BLANK_MAGIC
 from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.log_scan import LogScan, Taker
+from rocketeer.store.log_scan import BulkRecordHandler, LogScan
 from rocketeer.store.quarantine import QuarantinedBytes, quarantine
 
 log = logging.getLogger(__name__)
@@ -59,22 +59,27 @@ class LogCheck:
     _mended_at: int = field(default=-1, init=False)
 
     def entries(
-        self, start: LogOffset, *, check_crc: bool, sure_below: LogOffset, taker: Taker | None = None
+        self,
+        start: LogOffset,
+        *,
+        check_crc: bool,
+        sure_below: LogOffset,
+        bulk: BulkRecordHandler | None = None,
     ) -> Iterator[DispatchEntry]:
         """Every record from the known boundary `start` to the end of the log, which is then `position`.
 
-        After a crash, records at or beyond `sure_below` may lack sectors: a `taker` leaves those that look so.
+        After a crash, records at or beyond `sure_below` may lack sectors: a `bulk` leaves those that look so.
         """
         self.position = start
         while True:
-            scan = LogScan(self.log, self.levels, self.position, check_crc=check_crc, taker=taker)
+            scan = LogScan(self.log, self.levels, self.position, check_crc=check_crc, bulk=bulk)
             began = self.position
             for entry in scan.entries():
                 if not self.clean and entry.log_offset >= sure_below and scan.lacks_sectors(entry):
                     scan.problem = "sectors of a record never reached the disk"
                     self.position = entry.log_offset
-                    if taker is not None:
-                        self.last_store_ms = max(self.last_store_ms, taker.last_store_ms)
+                    if bulk is not None:
+                        self.last_store_ms = max(self.last_store_ms, bulk.last_store_ms)
                     break
                 self.position = entry.end
                 self.last_store_ms = entry.store_ms
@@ -141,7 +146,7 @@ class LogCheck:
         )
 
     def _give_up_file(self, end: LogOffset, follower: LogOffset) -> LogOffset:
-        """There is more behind, but nobody knows where records begin: the log goes on in the next file.
+        """Go on in the next file: there is more in this one, but nobody knows where records begin.
 
         So no offset of the log is used twice, nor one of a queue.
         """

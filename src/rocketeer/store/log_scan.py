@@ -13,27 +13,26 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entries import plain_entries
 from rocketeer.record.entry import Blank, DispatchEntry, entry_at
-from rocketeer.record.layout import HEAD, Buffer
-from rocketeer.store.commit_log import MAGIC_BYTES, CommitLog
+from rocketeer.record.layout import BLANK, HEAD, MAGIC, MAGIC_AT, MAGIC_BYTES, RECORD_BYTES_MAX, Buffer
+from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.segment import Segment
 
 _PIECE_BYTES = 1 << 20
 _RUN = 512
 _WINDOW_BYTES = 64 << 20  # looked at in one go: behind the log's end there may be gigabytes of zeros
-RECORD_BYTES_MAX = 16 << 20  # a damaged size says anything; a frame has so many bytes at most
 SECTOR_BYTES = 512  # what a disk writes whole, or not at all
 NO_STOP = LogOffset(1 << 62)
 
 
-class Taker(Protocol):
-    """Whoever goes along with a walk and takes records by the thousand, so that it does not show them one by one."""
+class BulkRecordHandler(Protocol):
+    """Handles runs of plain records in bulk during a scan, so that the scan need not yield them one by one."""
 
     @property
     def last_store_ms(self) -> int:
         """When the last record that was taken was stored."""
         ...
 
-    def take(self, buf: Buffer, at: int, base: LogOffset, stop: int) -> int:
+    def take(self, buf: Buffer, at: int, base: LogOffset, stop: LogOffset) -> int:
         """Take whole records from `at` on, none that begins at the log offset `stop`; where the next one begins.
 
         `base` is the log offset of the buffer's first byte.
@@ -44,7 +43,7 @@ class Taker(Protocol):
 class LogScan:
     """One walk from a record's start. `position` is behind the last whole record, `problem` says what is there.
 
-    With a `taker` only the records that it leaves are shown.
+    With a `bulk` only the records that it leaves are shown.
     """
 
     def __init__(
@@ -54,10 +53,10 @@ class LogScan:
         start: LogOffset,
         *,
         check_crc: bool = True,
-        taker: Taker | None = None,
+        bulk: BulkRecordHandler | None = None,
     ) -> None:
         self._log = log
-        self._taker = taker
+        self._bulk = bulk
         self._levels = levels
         self._check_crc = check_crc
         self.start = start
@@ -65,7 +64,7 @@ class LogScan:
         self.last_store_ms = 0
         self.problem: str | None = None
 
-    def entries(self, stop: int | None = None) -> Iterator[DispatchEntry]:
+    def entries(self, stop: LogOffset | None = None) -> Iterator[DispatchEntry]:
         """Every record up to the first place where there is none, or up to `stop`."""
         end = NO_STOP if stop is None else stop
         while self.position < end:
@@ -80,7 +79,7 @@ class LogScan:
             while self.position < end:
                 if is_part and len(view) - (self.position - segment.base) < 2 * RECORD_BYTES_MAX:
                     break  # a record might not be whole in this window
-                if self._taker is not None and self._take(self._taker, view, segment.base, end):
+                if self._bulk is not None and self._take(self._bulk, view, segment.base, end):
                     continue
                 found = self._next(view, segment)
                 if found is None:
@@ -94,18 +93,18 @@ class LogScan:
                 if not found:
                     return
 
-    def _take(self, taker: Taker, view: memoryview, base: LogOffset, end: int) -> bool:
-        """Whether any record was taken."""
-        position = LogOffset(base + taker.take(view, self.position - base, base, end))
+    def _take(self, bulk: BulkRecordHandler, view: memoryview, base: LogOffset, end: LogOffset) -> bool:
+        """Let `bulk` handle the records at `position`; False if it handled none."""
+        position = LogOffset(base + bulk.take(view, self.position - base, base, end))
         if position == self.position:
             return False
-        self.position, self.last_store_ms = position, taker.last_store_ms
+        self.position, self.last_store_ms = position, bulk.last_store_ms
         return True
 
     def _next(self, view: memoryview, segment: Segment) -> list[DispatchEntry] | None:
         """The records that follow, plain ones many at a time; none at a problem, None at the file's end."""
         at = self.position - segment.base
-        plain, _ = plain_entries(view, at, segment.base, _RUN if self._taker is None else 1)
+        plain, _ = plain_entries(view, at, segment.base, _RUN if self._bulk is None else 1)
         if plain:
             return plain
         try:
@@ -139,18 +138,18 @@ class LogScan:
     def _valid_in(self, segment: Segment, start: int) -> int | None:
         for low, high in segment.written_ranges(start):
             for piece in range(max(low, start), high, _PIECE_BYTES):
-                raw = segment.copy(piece, min(piece + _PIECE_BYTES + 4, high))
+                raw = segment.copy(piece, min(piece + _PIECE_BYTES + len(MAGIC_BYTES), high))
                 at = raw.find(MAGIC_BYTES)
                 while at >= 0:
-                    place = piece + at - 4
+                    place = piece + at - MAGIC_AT
                     if place >= start and self._is_record(segment, place):
                         return place
                     at = raw.find(MAGIC_BYTES, at + 1)
         return None
 
     def _is_record(self, segment: Segment, at: int) -> bool:
-        """Whole, and at the place it says it is: bytes that only look like a record say another."""
-        size = int.from_bytes(segment.copy(at, at + 4), "big", signed=True)
+        """Whether a whole record is at the place it names: bytes that only look like one name another."""
+        size, _ = BLANK.unpack(segment.copy(at, at + BLANK.size))
         if not HEAD.size < size <= segment.size - at:
             return False
         try:
@@ -185,9 +184,9 @@ class LogScan:
         at = offset - segment.base
         view = segment.readable(at, _PIECE_BYTES)
         head = bytes(view[at : at + HEAD.size])
-        size = int.from_bytes(head[:4], "big", signed=True)
+        size, magic = BLANK.unpack_from(head.ljust(BLANK.size, b"\0"))
         end = at + HEAD.size
-        if head[4:8] == MAGIC_BYTES and HEAD.size < size <= segment.size - at:
+        if magic == MAGIC and HEAD.size < size <= segment.size - at:
             written = segment.data_ranges(at)[0][1]
             if at + size > written and written < segment.size and size <= RECORD_BYTES_MAX:
                 return True  # it runs into a hole of the file: pages that were never written

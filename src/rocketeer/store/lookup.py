@@ -16,6 +16,7 @@ from rocketeer.record.layout import (
     decode_record,
     stored_ms,
 )
+from rocketeer.record.properties import keys_of
 from rocketeer.steps import Steps
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.index import Index
@@ -24,7 +25,7 @@ from rocketeer.store.read_queue import ReadQueues
 log = logging.getLogger(__name__)
 
 
-class Found(msgspec.Struct):
+class LookupResult(msgspec.Struct):
     """What a query found, oldest first; and up to where the index was filled when it looked."""
 
     messages: list[StoredMessage]
@@ -35,7 +36,7 @@ class Found(msgspec.Struct):
 
 
 class Lookup:
-    """Belongs to the loop thread."""
+    """Finds single messages in the log: by offset, key or time. Belongs to the loop thread."""
 
     def __init__(
         self, log: CommitLog, queues: ReadQueues, index: Index | None, *, query_count_max: int
@@ -106,22 +107,22 @@ class Lookup:
         *,
         entries_max: int | None = None,
         bytes_max: int | None = None,
-    ) -> Steps[Found]:
+    ) -> Steps[LookupResult]:
         """The newest messages of a topic with this key or client message id, stored in the time range.
 
-        It ends early when it has looked at `entries_max` entries of the index (`Found.is_partial` says so), and when
-        the messages have more than `bytes_max` bytes.
+        It ends early when it has looked at `entries_max` entries of the index (`is_partial` says so), and when the
+        messages have more than `bytes_max` bytes.
         """
         index = self._index
         if index is None:
-            return Found([])
+            return LookupResult([])
         wanted = min(max_count, self._query_count_max)
         found: dict[LogOffset, StoredMessage] = {}
         size = 0
         entries = index.querying(topic, key, begin_ms, end_ms)
         for looked_at, offset in enumerate(entries if wanted > 0 else (), 1):  # newest first
             if entries_max is not None and looked_at > entries_max:
-                return Found([found[at] for at in sorted(found)], *index.last_update, is_partial=True)
+                return LookupResult([found[at] for at in sorted(found)], *index.last_update, is_partial=True)
             # Hashes collide, so the message itself decides.
             message = None if offset is None or offset in found else self.message_at(offset)
             if message is not None and message.topic == topic and _has_key(message, key):
@@ -132,7 +133,7 @@ class Lookup:
                 if len(found) == wanted:
                     break
             yield
-        return Found([found[offset] for offset in sorted(found)], *index.last_update)
+        return LookupResult([found[offset] for offset in sorted(found)], *index.last_update)
 
     def offset_by_time(self, topic: str, queue_id: int, store_ms: int) -> QueueOffset:
         """The queue offset of the message stored nearest to a time; 0 for a queue that does not exist."""
@@ -161,4 +162,4 @@ class Lookup:
 
 
 def _has_key(message: StoredMessage, key: str) -> bool:
-    return key == message.uniq_key or key in (message.keys or "").split(" ")
+    return key in keys_of(message.uniq_key, message.keys or "")

@@ -11,7 +11,7 @@ from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.record.skip import Skipper, Wanted
+from rocketeer.record.skip import SkipFilter, Skipper
 from rocketeer.record.topic_end import topic_end
 from rocketeer.steps import Steps
 from rocketeer.store import summary
@@ -21,33 +21,27 @@ from rocketeer.store.checkpointing import Checkpointer
 from rocketeer.store.cleaning import Cleaner
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.confirmed import BoundedReader, ConfirmedBound, ConfirmedLookup
-from rocketeer.store.disk_trust import DiskTrust
 from rocketeer.store.dispatch import Dispatch, Dispatcher, Listening
 from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.extended_queue import QueueExtension
 from rocketeer.store.flush import Flusher, FlushRules
-from rocketeer.store.get import Fetched, GetStatus, Reader
+from rocketeer.store.get import Fetched, GetStatus, QueueReader
 from rocketeer.store.index import Index
-from rocketeer.store.index_filling import IndexFilling
+from rocketeer.store.index_pacer import IndexPacer
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.lock import StoreLock
 from rocketeer.store.log_scan import LogScan
-from rocketeer.store.lookup import Found, Lookup
-from rocketeer.store.quarantine import QuarantinedBytes
+from rocketeer.store.lookup import Lookup, LookupResult
 from rocketeer.store.queue_table import QueueTable, delete_folders
+from rocketeer.store.read_queue import ReadQueues
 from rocketeer.store.recovery import Recovery, RecoveryReport
-from rocketeer.store.replica import Replica
-from rocketeer.store.retention_guard import Need, RetentionGuard, Roll
+from rocketeer.store.replica import ReplicaWriter
+from rocketeer.store.retention_guard import OldestNeeded, RetentionGuard, Roll
+from rocketeer.store.summary import SavedSummary
+from rocketeer.store.sync_failure_latch import SyncFailureLatch
 from rocketeer.store.worker import Worker
 
-__all__ = [
-    "Fetched",
-    "Found",
-    "GetStatus",
-    "MessageStore",
-    "QuarantinedBytes",
-    "RecoveryReport",
-]
+__all__ = ["Fetched", "GetStatus", "LookupResult", "MessageStore", "RecoveryReport"]
 
 log = logging.getLogger(__name__)
 
@@ -77,35 +71,40 @@ class MessageStore:
         clock: Clock,
         store_host: bytes,
         post: Callable[[Callable[[], None]], None],
+        bounded: bool = False,
     ) -> None:
+        """`bounded`: consumers read no further than `confirmed`, which starts without a bound."""
         self.config = config
         self._clock = clock
         self._store_host = store_host
-        self._post = post
         root = config.store_path
         self._abort = root / "abort"
-        self._checkpoint_path = root / "checkpoint"
+        self._saved = SavedSummary(root / "checkpoint")
         self._lock = StoreLock(root)
         self._levels = levels = DelayLevels.parse(config.delay_levels)
         self._refusals: dict[str, StoreRefused] = {}
         self._ticked_end = -1
         self._is_open = False
-        self._bound: ConfirmedBound | None = None
         self.on_damage: list[Callable[[LogOffset], None]] = []
         """Told by `open`, in its thread, of every damaged place of the log, before anything there is mended."""
 
-        self._trust = DiskTrust(post)
-        self._trust.listeners.append(self._sync_failed)
+        self._sync_failure = SyncFailureLatch(post)
+        self._sync_failure.listeners.append(self._sync_failed)
         synchronous = config.flush_mode is FlushMode.SYNC_FLUSH
         self.log = CommitLog(
-            config.commit_log_path, config.segment_bytes, prewrite=synchronous, sync_failed=self._trust.lose
+            config.commit_log_path,
+            config.segment_bytes,
+            prewrite=synchronous,
+            sync_failed=self._sync_failure.record,
         )
         self.extension = None
         if config.queue_extension_enable:
             self.extension = QueueExtension(root / "consumequeue_ext", config.queue_extension_bytes)
-        self.queue_table = QueueTable(root / "consumequeue", config.consume_queue_bytes, self.extension)
+        self.queue_table = QueueTable(
+            root / "consumequeue", config.consume_queue_bytes, self.extension, self._saved.forget
+        )
         self.index = self._new_index(config, root, clock)
-        self._filling = IndexFilling(self.index, self.log, clock)
+        self._index_pacer = IndexPacer(self.index, self.log, clock)
         self.dispatch = Dispatch(self.queue_table, self.index)
         self.listeners: list[Listening] = self.dispatch.listeners
         self.on_grown: list[Callable[[], None]] = self.dispatch.on_grown
@@ -118,21 +117,36 @@ class MessageStore:
             store_host=store_host,
             message_bytes_max=config.message_bytes_max,
         )
-        self._replica = Replica(self.log, self.dispatch, levels)
-        self._reader = Reader(config, self.log, self.queue_table, levels)
+        self._replica = ReplicaWriter(self.log, self.dispatch, levels)
+        self._reader = QueueReader(config, self.log, self.queue_table, levels)
         self._lookup = Lookup(self.log, self.queue_table, self.index, query_count_max=config.query_batch_max)
         self.lookup = self._lookup
         """For others' queries: in a group it finds nothing that is not confirmed."""
+        self.confirmed: ConfirmedBound | None = None
+        """In a group: up to where messages may be seen."""
+        self.read_queues: ReadQueues = self.queue_table
+        """For others that look at queues: in a group these end at what is confirmed."""
+        if bounded:
+            self.read_queues = self.confirmed = ConfirmedBound(self.queue_table, schedule=post)
+            self._reader = BoundedReader(config, self.log, self.confirmed, levels)
+            self.lookup = ConfirmedLookup(
+                self.log, self.confirmed, self.index, query_count_max=config.query_batch_max
+            )
         self._flusher = Flusher(
             self.log,
             clock=clock,
             post=post,
             rules=FlushRules.of(config),
             last_store_ms=self._last_store_ms,
-            trust=self._trust,
+            sync_failure=self._sync_failure,
         )
+        # Made by `open`, which finds out what the store has:
+        self._worker: Worker
+        self._expiry_clock: ExpiryClock
+        self._checkpointer: Checkpointer
+        self._cleaner: Cleaner
         self._guard = RetentionGuard(self.log, self._flusher)
-        self.needs: list[Need] = self._guard.needs
+        self.needs: list[OldestNeeded] = self._guard.needs
         self.rolls: list[Roll] = self._guard.rolls
         # The inner loops are the parts' own methods: no call in between.
         self.append = self._appender.append
@@ -146,11 +160,11 @@ class MessageStore:
         self.named_at, self.is_queued = self._lookup.named_at, self._lookup.is_queued
         self.is_damaged = self._lookup.is_damaged
         self.querying = self._lookup.querying
-        self.offset_by_time = self._lookup.offset_by_time
-        self.earliest_ms = self._lookup.earliest_ms
-        self.store_ms_at = self._lookup.store_ms_at
+        self.offset_by_time = self.lookup.offset_by_time
+        self.earliest_ms = self.lookup.earliest_ms
+        self.store_ms_at = self.lookup.store_ms_at
         self.entries = self._reader.entries
-        self.sends_answered = self._filling.sends_answered
+        self.sends_answered = self._index_pacer.sends_answered
 
     @staticmethod
     def _new_index(config: StoreConfig, root: Path, clock: Clock) -> Index | None:
@@ -170,7 +184,7 @@ class MessageStore:
             try:
                 report = self._recover(clean)
             except StoreError:
-                if clean and self._trust.error is None:
+                if clean and self._sync_failure.error is None:
                     self._abort.unlink()
                 raise
         except BaseException:
@@ -184,7 +198,7 @@ class MessageStore:
 
     def _recover(self, clean: bool) -> RecoveryReport:
         config = self.config
-        checkpoint, known = summary.load(self._checkpoint_path)
+        checkpoint, known = summary.load(self._saved.path)
         recovery = Recovery(
             self.log,
             self.dispatch,
@@ -199,17 +213,15 @@ class MessageStore:
             on_damage=self._log_damaged,
         )
         report = recovery.run()
-        self.dispatch.last_store_ms = recovery.last_store_ms
-        self._flusher.physic_ms = checkpoint.physic_ms
-        self._expiry_clock = ExpiryClock(self._clock, checkpoint.believed_ms or recovery.last_store_ms)
+        self._expiry_clock = ExpiryClock(self._clock, checkpoint.believed_ms or self.dispatch.last_store_ms)
         self._worker = Worker()
         self._checkpointer = Checkpointer(
-            self._checkpoint_path,
+            self._saved,
             self.log,
             self.dispatch,
             self._worker,
             self._clock,
-            trust=self._trust,
+            sync_failure=self._sync_failure,
             flushed=lambda: self._flusher.flushed,
             flush_soon=self._flusher.flush_soon,
             physic_ms=lambda: self._flusher.physic_ms,
@@ -220,7 +232,7 @@ class MessageStore:
             interval_ms=config.flush_queue_interval_ms,
             thorough_ms=config.flush_queue_thorough_ms,
         )
-        self.queue_table.before_removal = self._checkpointer.forget_summary
+        self._saved.recovered()
         self._cleaner = Cleaner(
             config,
             self.log,
@@ -230,19 +242,19 @@ class MessageStore:
             expiry_clock=self._expiry_clock,
             guard=self._guard,
             on_disk_full=self._disk_full,
-            before_deleting=self._checkpointer.forget_summary,
+            saved=self._saved,
         )
         self._cleaner.measure()
         for folder in {config.store_path, config.store_path.parent, config.commit_log_path.parent}:
             sync_folder(str(folder))  # folders made just now hold the names of all that follows
         # What a process that died had not synced may still be in memory only: it is synced (again) here.
-        self._flusher.flushed = report.log_max if clean else min(recovery.synced_below, report.log_max)
-        self._flusher.sync()
+        synced_below = report.log_max if clean else min(recovery.synced_below, report.log_max)
+        self._flusher.sync_from(synced_below, checkpoint.physic_ms)
         self._checkpointer.start()
-        if self._trust.error is not None:
+        if self._sync_failure.error is not None:
             self._checkpointer.let_go()
             self._worker.close()
-            raise StoreError(f"the disk does not take what is written to it: {self._trust.error}")
+            raise StoreError(f"the disk does not take what is written to it: {self._sync_failure.error}")
         self.log.start()
         self._flusher.start()
         return report
@@ -255,7 +267,7 @@ class MessageStore:
         self.log.refuse(StoreRefused(StoreRefused.NOT_WRITABLE, "message store has been shut down"))
         self._flusher.close()
         try:
-            self._trust.require()
+            self._sync_failure.raise_if_failed()
             self._checkpointer.close()
             if self.index is not None:
                 self.index.close()
@@ -276,16 +288,16 @@ class MessageStore:
     # --- keeping house -----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """A slice of everything that is not appending and pulling: some milliseconds at most."""
+        """Run one slice of all background work: flushing, indexing, checkpoints, cleaning."""
         self.log.tick(self._clock.monotonic_s())
         self._flusher.tick()
-        self._filling.tick()
+        self._index_pacer.tick()
         self._checkpointer.tick()
         self._cleaner.tick()
         self._delete_folders()
 
     def _delete_folders(self) -> None:
-        """What is left of topics that are gone."""
+        """Empty removed queues and delete the folders of deleted topics in the worker."""
         queues = self.queue_table
         queues.let_go()
         if queues.folders_to_delete:
@@ -298,7 +310,7 @@ class MessageStore:
         return end == self.log.max_offset and not self.unindexed and not self._checkpointer.is_working
 
     def delete_expired(self) -> None:
-        """Files past their time go now, whatever the hour."""
+        """Delete files past their time now, whatever the hour."""
         self._cleaner.order()
 
     def delete_topic(self, topic: str) -> None:
@@ -318,12 +330,7 @@ class MessageStore:
 
         `before_each`: whoever holds on to queues lets go now.
         """
-
-        def about_to() -> None:
-            before_each()
-            self._checkpointer.forget_summary()
-
-        return self.queue_table.remove_expired(self.log.min_offset, about_to)
+        return self.queue_table.remove_expired(self.log.min_offset, before_each)
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Have the settings of RECONFIGURABLE hold from now on; the others stay as they were at the start."""
@@ -332,7 +339,7 @@ class MessageStore:
         self._reader.set_limits(config)
 
     def refuse(self, cause: str, refusal: StoreRefused | None) -> None:
-        """Appends are refused while any cause stands; also one that was there before the store was opened."""
+        """Refuse appends while any cause stands; also one that was there before the store was opened."""
         if refusal is None:
             self._refusals.pop(cause, None)
         else:
@@ -340,22 +347,9 @@ class MessageStore:
         if self._is_open:
             self.log.refuse(self.refusal)
 
-    def bound_reads(self) -> ConfirmedBound:
-        """From now on consumers read no further than the bound, which starts without one; before `open`."""
-        bound = ConfirmedBound(self.queue_table, schedule=self._post)
-        reader = BoundedReader(self.config, self.log, bound, self._levels)
-        self._reader = reader
-        self.get, self.entries = reader.get, reader.entries
-        lookup = ConfirmedLookup(self.log, bound, self.index, query_count_max=self.config.query_batch_max)
-        self.lookup = lookup
-        self.offset_by_time, self.earliest_ms = lookup.offset_by_time, lookup.earliest_ms
-        self.store_ms_at = lookup.store_ms_at
-        self._bound = bound
-        return bound
-
     # --- asking ------------------------------------------------------------------------------
 
-    def scan(self, start: LogOffset, wanted: Wanted | None = None) -> Iterator[DispatchEntry]:
+    def scan(self, start: LogOffset, wanted: SkipFilter | None = None) -> Iterator[DispatchEntry]:
         """The entries of all messages from `start` on, which is where one begins; older ones may be gone already.
 
         Of those that are not `wanted` none or some are shown.
@@ -364,7 +358,7 @@ class MessageStore:
         boundaries = Boundaries(self.log, self.queue_table, self._levels)
         position, end = max(start, self.log.min_offset), self.whole_log_offset
         while position < end:
-            found = LogScan(self.log, self._levels, position, check_crc=False, taker=skipper)
+            found = LogScan(self.log, self._levels, position, check_crc=False, bulk=skipper)
             yield from found.entries(end)
             if found.position >= end:
                 return
@@ -406,7 +400,7 @@ class MessageStore:
 
     @property
     def disk_used_percent(self) -> tuple[int, int]:
-        """Of the log's disk and of the queues', as last measured; -1 if it could not be."""
+        """How full the log's disk is, and the queues', as last measured; -1 if it could not be."""
         return self._cleaner.used_percents
 
     @property
@@ -435,10 +429,10 @@ class MessageStore:
 
     def queues(self) -> list[tuple[str, int]]:
         """Topic and id of every queue that ever had a message."""
-        return list(self.queue_table.by_key)
+        return [(queue.topic, queue.queue_id) for queue in self.queue_table]
 
     def min_queue_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """A queue that does not exist is an empty one."""
+        """The start of a queue; one that does not exist is empty."""
         queue = self.queue_table.get(topic, queue_id)
         return QueueOffset(0) if queue is None else queue.min_offset
 
@@ -447,7 +441,7 @@ class MessageStore:
         queue = self.queue_table.get(topic, queue_id)
         if queue is None:
             return QueueOffset(0)
-        return queue.max_offset if self._bound is None else self._bound.end(queue)
+        return queue.max_offset if self.confirmed is None else self.confirmed.end(queue)
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -22,7 +22,8 @@ if not TYPE_CHECKING and COMPILED and hasattr(os, "SCHED_IDLE"):
 
 
 class PagePrefault:
-    """Told what is allocated, it sees to it that it is in memory. Belongs to the thread that allocates."""
+    """Hands allocated parts of segments to a thread that brings their pages into memory. For the allocating
+    thread."""
 
     def __init__(self) -> None:
         self._pipe = -1
@@ -35,8 +36,8 @@ class PagePrefault:
             os.set_blocking(self._pipe, False)
             _start(orders)
 
-    def want(self, segment: Segment) -> None:
-        """All that is allocated of this segment, from where the last order ended."""
+    def request(self, segment: Segment) -> None:
+        """Order all that is allocated of this segment, from where the last order ended."""
         start, end = max(self._told - segment.base, 0), segment.reserved
         if self._pipe < 0 or start >= end:
             return
@@ -50,7 +51,7 @@ class PagePrefault:
             self._told = segment.base + end
 
     def close(self) -> None:
-        """The thread ends when it gets to it; nobody waits for that."""
+        """Close the thread's pipe; the thread ends on its own, nobody waits for it."""
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1

@@ -26,31 +26,32 @@ class QueueFiles:
         self._last_start = -1
         self._last_path = ""
 
-    def read(self, start: int, end: int) -> bytes:
-        """Entries [start, end), over file borders; fewer if a file is missing or lost its end."""
+    def read(self, start: QueueOffset, count: int) -> bytes:
+        """So many entries from `start` on, over file borders; fewer if a file is missing or lost its end."""
         at = start % self.per_file
-        if end - start <= self.per_file - at:
+        if count <= self.per_file - at:
             path = self._last_path if start - at == self._last_start else self._path(start - at)
-            return self._cache.read(path, (end - start) * ENTRY_BYTES, at * ENTRY_BYTES)
+            return self._cache.read(path, count * ENTRY_BYTES, at * ENTRY_BYTES)
         parts: list[bytes] = []
-        while start < end:
+        while count > 0:
             at = start % self.per_file
-            count = min(end, start - at + self.per_file) - start
-            part = self._cache.read(self._path(start - at), count * ENTRY_BYTES, at * ENTRY_BYTES)
+            here = min(count, self.per_file - at)
+            part = self._cache.read(self._path(start - at), here * ENTRY_BYTES, at * ENTRY_BYTES)
             parts.append(part)
-            if len(part) < count * ENTRY_BYTES:
+            if len(part) < here * ENTRY_BYTES:
                 break
-            start += count
+            start = QueueOffset(start + here)
+            count -= here
         return b"".join(parts)
 
-    def write(self, start: int, data: bytes | bytearray) -> None:
-        """Entries that all belong into one file."""
+    def write(self, start: QueueOffset, data: bytes | bytearray) -> None:
+        """Write entries that all belong into one file."""
         at = start % self.per_file
         assert at * ENTRY_BYTES + len(data) <= self._file_bytes
         self._cache.write(self._path(start - at), data, at * ENTRY_BYTES, self._file_bytes)
 
-    def clear_from(self, start: int) -> None:
-        """Zeros from `start` on. Old bytes must not wait where new entries will stand: a later load would
+    def clear_from(self, start: QueueOffset) -> None:
+        """Write zeros from `start` on. Old bytes must not wait where new entries will stand: a later load would
         take them for entries."""
         at = start % self.per_file
         if at:
@@ -62,7 +63,7 @@ class QueueFiles:
                 self._cache.forget(path)
                 os.unlink(path)
 
-    def release_below(self, first: int, start: int) -> list[str]:
+    def release_below(self, first: QueueOffset, start: QueueOffset) -> list[str]:
         """Paths of the files from entry `first` up to `start`, closed and ready to be deleted."""
         paths = [self._path(base) for base in range(first, start, self.per_file)]
         for path in paths:
@@ -71,7 +72,7 @@ class QueueFiles:
 
     def remove(self) -> None:
         """Delete the files and the folder."""
-        self.clear_from(0)
+        self.clear_from(QueueOffset(0))
         self._cache.note_change(
             os.path.dirname(self.folder)
         )  # it must not come back after the next checkpoint
@@ -95,7 +96,7 @@ class QueueFiles:
             aligned.pop()  # made ahead, or emptied by a crash: nothing in it
         for at in range(len(aligned) - 1, 0, -1):
             here = aligned[at]
-            if aligned[at - 1] + self.per_file != here or not self._is_written(here - 1):
+            if aligned[at - 1] + self.per_file != here or not self._is_written(QueueOffset(here - 1)):
                 problems.append(f"a hole before entry {here}")
                 aligned = aligned[:at]
         if problems:
@@ -105,24 +106,24 @@ class QueueFiles:
         end = self._end_of(aligned[-1])
         if problems:
             self.clear_from(end)
-        return QueueOffset(aligned[0]), QueueOffset(end), problems
+        return aligned[0], end, problems
 
-    def _end_of(self, start: int) -> int:
+    def _end_of(self, start: QueueOffset) -> QueueOffset:
         """The first entry not written of a file whose first one is (written ones stand before all others)."""
         low, high = start + 1, start + self.per_file
         while low < high:
             middle = (low + high) // 2
-            if self._is_written(middle):
+            if self._is_written(QueueOffset(middle)):
                 low = middle + 1
             else:
                 high = middle
-        return low
+        return QueueOffset(low)
 
-    def _is_written(self, entry: int) -> bool:
-        raw = self.read(entry, entry + 1)
+    def _is_written(self, entry: QueueOffset) -> bool:
+        raw = self.read(entry, 1)
         return len(raw) == ENTRY_BYTES and QueueEntry._make(ENTRY.unpack(raw)).is_written
 
-    def _starts(self) -> list[int]:
+    def _starts(self) -> list[QueueOffset]:
         """First entries of the files there are, in order; other names are nobody's business here."""
         try:
             names = os.listdir(self.folder)
@@ -131,7 +132,9 @@ class QueueFiles:
         numbers = [name for name in names if is_base_name(name)]
         for name in set(names).difference(numbers):
             log.warning("queue file ignored path=%s/%s: not named by an offset", self.folder, name)
-        return sorted(int(name) // ENTRY_BYTES for name in numbers if int(name) % ENTRY_BYTES == 0)
+        return sorted(
+            QueueOffset(int(name) // ENTRY_BYTES) for name in numbers if int(name) % ENTRY_BYTES == 0
+        )
 
     @property
     def _file_bytes(self) -> int:

@@ -5,6 +5,8 @@ offset jump: it has no checksum. So a record that jumps waits for the next of it
 
     queue ends at 7, record says 9, the next says 10     two agree: 7 and 8 are lost, their places stay blank
     queue ends at 7, record says 519, the next says 8    519 was damage: its record is lost, place 7 stays blank
+
+A lost record is not deleted: it stays in the log, and the index finds it by its keys.
 """
 
 import logging
@@ -16,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class QueueGaps:
-    """`put` every record of a walk over the log, then `finish`."""
+    """Checks records' queue offsets against their queues: `put` every record of a log walk, then `finish`."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, int], tuple[ConsumeQueue, DispatchEntry]] = {}
@@ -43,12 +45,12 @@ class QueueGaps:
             self._waiting[key] = queue, entry
 
     def forget(self, topic: str) -> None:
-        """The topic ends here: what waits for its queues waits no more."""
+        """Drop what waits for queues of a topic that ends here."""
         for key in [key for key in self._waiting if key[0] == topic]:
             del self._waiting[key]
 
     def finish(self) -> None:
-        """The walk is over: what waits has nobody behind it who could tell."""
+        """End the walk: append the records that still wait for a successor to confirm their queue offset."""
         for queue, entry in self._waiting.values():  # a message is better than no message
             self._follow(queue, entry)
         self._waiting.clear()
@@ -58,7 +60,7 @@ class QueueGaps:
             self._reject(queue, entry)
 
     def _reject(self, queue: ConsumeQueue, entry: DispatchEntry) -> None:
-        """Its place, whichever it was among those that follow, is not given to another message."""
+        """Reject a record with an impossible queue offset; its place in the queue stays blank."""
         self.rejected += 1
         log.error(
             "message lost: its header is damaged topic=%s queue=%d log_offset=%d says=%d expected=%d",

@@ -26,14 +26,16 @@ MEND_BYTES_MAX: Final = 4 << 20
 """Of the log, looked at for one entry: a pull must not hold the loop up for long."""
 
 
-def leads_to(record: memoryview, log_offset: LogOffset, size: int, queue_id: int, queue_offset: int) -> bool:
+def leads_to(
+    record: memoryview, log_offset: LogOffset, size: int, queue_id: int, queue_offset: QueueOffset
+) -> bool:
     """Whether an entry's record says what the entry says."""
     told = (size, MAGIC, queue_id, queue_offset, log_offset)
     return len(record) >= RECORD_PLACE.size and RECORD_PLACE.unpack_from(record) == told
 
 
 class QueueMending:
-    """Belongs to the loop thread, as queues and log do."""
+    """Repairs queue entries that do not lead to their record, by scanning the log. Belongs to the loop thread."""
 
     def __init__(self, commit_log: CommitLog, levels: DelayLevels) -> None:
         self._log = commit_log
@@ -56,10 +58,10 @@ class QueueMending:
     def _find(
         self, queue: ReadQueue, offset: QueueOffset, start: LogOffset, stop: LogOffset
     ) -> QueueEntry | None:
-        """The last of its kind: a topic that was deleted and made again had another message at this place."""
+        """Find the last such record: a topic that was deleted and made again had another message at this place."""
         entry: QueueEntry | None = None
         scan = LogScan(self._log, self._levels, start, check_crc=False)
-        for found in scan.entries(min(stop, start + MEND_BYTES_MAX)):
+        for found in scan.entries(min(stop, LogOffset(start + MEND_BYTES_MAX))):
             if found.topic != queue.topic:
                 continue
             if ends_topic(found):

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import chain
 from pathlib import Path
 
 from rocketeer.errors import StoreRefused
@@ -24,39 +24,46 @@ log = logging.getLogger(__name__)
 
 LET_GO = 512
 """Queues of topics that are gone that one step lets go of."""
-ASIDE = "deleted"
+DELETED = "deleted"
 """The folder beside the queues where those of a topic that is gone wait until they are deleted."""
 
 
 class QueueTable:
     """The queues that exist; one is made by the first message for it. Belongs to the loop thread."""
 
-    def __init__(self, folder: Path, file_bytes: int, extension: QueueExtension | None = None) -> None:
-        """With an `extension` every queue has units beside its entries."""
+    def __init__(
+        self,
+        folder: Path,
+        file_bytes: int,
+        extension: QueueExtension | None = None,
+        before_removal: Callable[[], None] = lambda: None,
+    ) -> None:
+        """With an `extension` every queue has units beside its entries. `before_removal`: called before queues go."""
         self.folder = folder
+        self._before_removal = before_removal
         self.extension = extension
         self.files = FileCache()
         self.file_bytes = rounded_file_bytes(file_bytes)
         self.entries_per_file = self.file_bytes // ENTRY_BYTES
-        self.by_key: dict[tuple[str, int], ConsumeQueue] = {}
         self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
-        """One topic must not be looked for among all queues, and of these nobody can have a list at once."""
+        """No table of all queues beside it: that of a topic goes at once, however many queues it has."""
+        self._count = 0
         self._ends = QueueEnds()
         self._gone = QueueEnds()
         """What removed queues count in."""
         self._removed: deque[ConsumeQueue] = deque()
         self.folders_to_delete: list[Path] = []
         """Folders of topics that are gone, for `delete_folders` in a worker thread."""
-        self.before_removal: Callable[[], None] = lambda: None
-        """Called before the queues of a topic go."""
         self.removals = 0
         """Grows when queues go: whoever holds on to some asks for them again then."""
 
     def load(self) -> list[str]:
         """Open what is on disk; says in words what was wrong with it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self._aside.is_dir():
-            self.folders_to_delete = [self._aside / name for name in os.listdir(self._aside)]
+        if self._deleted_folder.is_dir():
+            self.folders_to_delete = [
+                self._deleted_folder / name for name in os.listdir(self._deleted_folder)
+            ]
         problems: list[str] = []
         for topic in sorted(os.listdir(self.folder)):
             topic_folder = self.folder / topic
@@ -78,11 +85,19 @@ class QueueTable:
                     yield f"{item.path} has {size} bytes, not {self.file_bytes}"
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self.by_key.get((topic, queue_id))
+        of_topic = self._by_topic.get(topic)
+        return None if of_topic is None else of_topic.get(queue_id)
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        """All queues at once: `walk` is for whoever may be interrupted."""
+        return chain.from_iterable(of_topic.values() for of_topic in self._by_topic.values())
+
+    def __len__(self) -> int:
+        return self._count
 
     def get_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Raises StoreRefused for a topic that cannot be a folder of that name."""
-        queue = self.by_key.get((topic, queue_id))
+        """The queue, made if there is none. Raises StoreRefused for a topic that cannot be a folder of that name."""
+        queue = self.get(topic, queue_id)
         if queue is None:
             size = len(topic.encode())
             if not 0 < size <= TOPIC_BYTES_MAX:
@@ -97,19 +112,19 @@ class QueueTable:
         return queue
 
     def _add(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
-        self.by_key[topic, queue_id] = queue
         self._by_topic.setdefault(topic, {})[queue_id] = queue
+        self._count += 1
         queue.count_in(self._ends)
 
     def topics(self) -> list[str]:
-        """Those that have queues."""
+        """The topics that have queues."""
         return list(self._by_topic)
 
     def has_topic(self, topic: str) -> bool:
         return topic in self._by_topic
 
     def of_topic(self, topic: str) -> Mapping[int, ConsumeQueue]:
-        """Its queues by id; to look at."""
+        """A topic's queues by id; to look at."""
         return self._by_topic.get(topic, {})
 
     def walk(self) -> Iterator[ConsumeQueue]:
@@ -131,12 +146,13 @@ class QueueTable:
         """After a crash no name that an earlier life gave is known to be on disk: the next checkpoint syncs all."""
         root = str(self.folder)
         self.files.note_change(root)
-        for topic, queue_id in self.by_key:
+        for topic, of_topic in self._by_topic.items():
             self.files.note_change(f"{root}/{topic}")
-            self.files.note_change(f"{root}/{topic}/{queue_id}")
+            for queue_id in of_topic:
+                self.files.note_change(f"{root}/{topic}/{queue_id}")
 
     def offsets_sum(self) -> int:
-        """Of all queues' ends, as they are now. Each queue keeps it up to date, so it costs nothing to ask.
+        """The sum of all queues' ends, as they are now. Each queue keeps it up to date, so it costs nothing to ask.
 
         It only grows with dispatch: a queue that lost entries makes it smaller.
         """
@@ -144,35 +160,39 @@ class QueueTable:
 
     def max_log_offset(self) -> LogOffset:
         """The end, in the log, of the newest message in any queue."""
-        return max((queue.max_log_offset for queue in self.by_key.values()), default=LogOffset(0))
+        return max((queue.max_log_offset for queue in self), default=LogOffset(0))
 
     def cut_to_log(self, log_end: LogOffset) -> int:
         """After a crash: drop all that lies beyond `log_end`, whole or torn; how many entries went."""
-        return sum(queue.truncate_to_log(log_end) for queue in self.by_key.values())
+        return sum(queue.truncate_to_log(log_end) for queue in self)
 
     def drop_beyond(self, log_end: LogOffset) -> int:
         """Drop entries that point past the end of the log; how many there were."""
-        beyond = [queue for queue in self.by_key.values() if queue.max_log_offset > log_end]
+        beyond = [queue for queue in self if queue.max_log_offset > log_end]
         return sum(queue.truncate_to_log(log_end) for queue in beyond)
 
     def raise_min(self, log_min: LogOffset) -> list[str]:
         """Follow the log's minimum; the paths returned are for `delete_paths` in a worker thread."""
-        return [path for queue in self.by_key.values() for path in queue.raise_min(log_min)]
+        return [path for queue in self for path in queue.raise_min(log_min)]
 
     def write_out(self) -> None:
         """Put every tail into files. OSError when the disk is full; nothing is lost then."""
-        for queue in self.by_key.values():
+        for queue in self:
             if queue.pending_bytes:
                 queue.write_out()
 
     def remove_expired(
         self, log_min: LogOffset, before_each: Callable[[], None]
     ) -> Steps[list[tuple[str, int]]]:
-        """Delete the queues whose newest message lies below the log, one a step; topic and id of each."""
+        """Delete the queues whose newest message lies below the log, one a step; topic and id of each.
+
+        `before_each`: whoever holds on to queues lets go now.
+        """
         removed: list[tuple[str, int]] = []
         for queue in self.walk():
             if 0 < queue.max_log_offset <= log_min:
                 before_each()
+                self._before_removal()
                 self.removals += 1
                 self._forget(queue)
                 queue.remove()
@@ -186,53 +206,52 @@ class QueueTable:
         found = self._by_topic.pop(topic, None)
         if found is None:
             return 0
-        self.before_removal()
+        self._before_removal()
         queues = list(found.values())
-        # As few steps of the interpreter as can be: there may be 65,535, and all of them go at once.
-        deque(map(self.by_key.pop, zip(repeat(topic), found)), maxlen=0)
+        self._count -= len(queues)
         count_all_in(queues, self._ends, self._gone)
         for folder in (self.folder,) if self.extension is None else (self.folder, self.extension.folder):
             self.files.forget_below(f"{folder}/{topic}/")
             self.files.note_change(str(folder))
-            self._put_aside(folder / topic)
+            self._move_to_deleted(folder / topic)
         self._removed.extend(queues)
         self.let_go()
         return len(queues)
 
     def let_go(self) -> None:
-        """Empty some of the queues that were removed, for whoever still looks at them: there may be very many."""
+        """Empty some of the removed queues, for readers that still hold them."""
         for _ in range(min(LET_GO, len(self._removed))):
             self._removed.popleft().forget()
 
-    def _put_aside(self, folder: Path) -> None:
-        """Out of the way at once; deleting very many files takes its time."""
-        aside = self._aside / f"{len(self.folders_to_delete)}-{time.monotonic_ns()}"
+    def _move_to_deleted(self, folder: Path) -> None:
+        """Move a topic's folder to those that are deleted, at once; the files in it are deleted later."""
+        moved = self._deleted_folder / f"{len(self.folders_to_delete)}-{time.monotonic_ns()}"
         try:
-            self._aside.mkdir(exist_ok=True)
-            folder.rename(aside)
+            self._deleted_folder.mkdir(exist_ok=True)
+            folder.rename(moved)
         except FileNotFoundError:  # nothing was written yet
             return
         except OSError as error:  # at once, then: a topic of this name may come again
-            log.warning("topic folder not put aside path=%s error=%s", folder, error)
+            log.warning("topic folder not moved path=%s error=%s", folder, error)
             delete_folders([folder])
             return
-        self.folders_to_delete.append(aside)
+        self.folders_to_delete.append(moved)
 
     @property
-    def _aside(self) -> Path:
-        return self.folder.with_name(ASIDE)
+    def _deleted_folder(self) -> Path:
+        return self.folder.with_name(DELETED)
 
     def _forget(self, queue: ConsumeQueue) -> None:
-        del self.by_key[queue.topic, queue.queue_id]
         of_topic = self._by_topic[queue.topic]
         del of_topic[queue.queue_id]
         if not of_topic:
             del self._by_topic[queue.topic]
+        self._count -= 1
         queue.count_in(self._gone)
 
 
 def delete_folders(folders: Iterable[Path]) -> None:
-    """For a worker thread. What cannot go is logged and left."""
+    """Delete folders, in a worker thread. What cannot go is logged and left."""
     for folder in folders:
         shutil.rmtree(folder, onerror=_not_deleted)
         log.info("folder deleted path=%s", folder)

@@ -31,15 +31,9 @@ class ReadQueue(Protocol):
     def offset_by_time(self, store_ms: int, store_ms_of: Callable[[LogOffset, int], int]) -> QueueOffset: ...
 
 
-class QueuesByKey(Protocol):
-    def get(self, key: tuple[str, int], /) -> ReadQueue | None: ...
-
-
 class ReadQueues(Protocol):
-    """The table of them."""
+    """The table of queues, as readers use it."""
 
-    @property
-    def by_key(self) -> QueuesByKey: ...
     @property
     def entries_per_file(self) -> int: ...
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.skip import Skipper, Wanted
+from rocketeer.record.skip import SkipFilter, Skipper
 from rocketeer.store.boundaries import Boundaries
 from rocketeer.store.checkpoint import Checkpoint
 from rocketeer.store.checkpointing import VERIFY_BYTES
@@ -29,7 +29,7 @@ from rocketeer.store.index import Index
 from rocketeer.store.log_check import LogCheck, Lost
 from rocketeer.store.log_scan import LogScan
 from rocketeer.store.quarantine import QuarantinedBytes
-from rocketeer.store.redo import Redo
+from rocketeer.store.redo import RecoveryDispatch
 from rocketeer.store.summary import Summary, last_indexed
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class RecoveryReport:
     clean: bool
     log_min: LogOffset
     log_max: LogOffset
-    scanned_from: int
+    scanned_from: LogOffset
     scanned_bytes: int
     redone_messages: int
     torn_bytes: int
@@ -72,7 +72,6 @@ class Recovery:
     check_crc: bool = True
     index_safe: bool = False
     on_damage: Callable[[LogOffset], None] = lambda offset: None
-    last_store_ms: int = 0
     _actions: list[str] = field(default_factory=list, init=False)
     _copies: list[QuarantinedBytes] = field(default_factory=list, init=False)
     _torn_bytes: int = field(default=0, init=False)
@@ -113,8 +112,9 @@ class Recovery:
             seconds,
         )
         log.info(
-            "store recovered clean=%s log=[%d, %d) scanned_from=%d redone=%d seconds=%.3f",
-            report.clean, report.log_min, report.log_max, scan_from, report.redone_messages, seconds,
+            "store recovered clean=%s log=[%d, %d) scanned_from=%d redone=%d torn_bytes=%d set_aside=%d seconds=%.3f",
+            report.clean, report.log_min, report.log_max, report.scanned_from, report.redone_messages,
+            report.torn_bytes, len(report.quarantined), report.seconds,
         )  # fmt: skip
         return report
 
@@ -150,12 +150,16 @@ class Recovery:
             self.verified_from = self.synced_below = self._known_before(checkpoint, noted)
         check = self._new_check(() if noted is None or checkpoint.verify_from is None else (noted,))
         met = self.verified_from == noted
-        skipper = Skipper(Wanted(), -1 if noted is None else noted)
+        skipper = Skipper(SkipFilter(), LogOffset(-1) if noted is None else noted)
         for entry in check.entries(
-            self.verified_from, check_crc=self.check_crc, sure_below=noted or LogOffset(0), taker=skipper
+            self.verified_from, check_crc=self.check_crc, sure_below=noted or LogOffset(0), bulk=skipper
         ):
             met = met or entry.end == noted
-        met = met or skipper.met or (check.first_damage is not None and check.first_damage <= (noted or 0))
+        met = (
+            met
+            or skipper.passed_boundary
+            or (check.first_damage is not None and check.first_damage <= (noted or 0))
+        )
         if noted is not None and not met and check.position > noted:
             self._did(f"the checkpoint at {noted} is not of this log: ignored")
             noted = None
@@ -190,17 +194,17 @@ class Recovery:
         self._lost.update(check.lost)
         self._lost_at_end += check.lost_at_end
         self._damaged = self._damaged if check.first_damage is None else check.first_damage
-        self.last_store_ms = check.last_store_ms or self.last_store_ms
+        self.dispatch.last_store_ms = check.last_store_ms or self.dispatch.last_store_ms
 
     # --- with a checkpoint of ours -----------------------------------------------------------
 
     def _queues_from_checkpoint(self, sound_until: LogOffset, problems: list[str]) -> LogOffset:
         queues = self.dispatch.queues
         intact = sound_until == self.checkpoint.dispatched_offset
-        whole = not problems and bool(queues.by_key)
+        whole = not problems and len(queues) > 0
         if not (self.clean and intact):
             if whole and self.summary is None:
-                whole = all(self._leads_on(each, sound_until) for each in queues.by_key.values())
+                whole = all(self._leads_on(each, sound_until) for each in queues)
             dropped = queues.cut_to_log(sound_until)
             if dropped:
                 self._did(
@@ -226,7 +230,9 @@ class Recovery:
         queue_offset, entry = found
         if not sound_until <= entry.log_offset < self.log.max_offset:
             return False
-        record = next(LogScan(self.log, self.levels, entry.log_offset).entries(entry.log_offset + 1), None)
+        record = next(
+            LogScan(self.log, self.levels, entry.log_offset).entries(LogOffset(entry.log_offset + 1)), None
+        )
         return record is not None and (record.topic, record.queue_id, record.queue_offset) == (
             queue.topic,
             queue.queue_id,
@@ -265,13 +271,13 @@ class Recovery:
         """
         base = max(segment.base for segment in self.log.segments if segment.base <= offset)
         scan = LogScan(self.log, self.levels, offset)
-        return offset if next(scan.entries(offset + 1), None) is not None else base
+        return offset if next(scan.entries(LogOffset(offset + 1)), None) is not None else base
 
     # --- without one -------------------------------------------------------------------------
 
     def _queues_from_by_rocketmq(self, problems: list[str]) -> LogOffset:
         queues = self.dispatch.queues
-        if problems or not queues.by_key:
+        if problems or not len(queues):
             why = problems[0] if problems else "there are none"
             self._did(f"queues are completed from the whole log: {why}")
             return self.log.min_offset
@@ -313,7 +319,7 @@ class Recovery:
 
     def _redo(self, start: LogOffset) -> None:
         """Dispatch every record from `start` on; damage that is met only here, in old files, is mended, too."""
-        redo = Redo(self.log, self.dispatch, self.levels, self.clock, self._lost, self._fill)
+        redo = RecoveryDispatch(self.log, self.dispatch, self.levels, self.clock, self._lost, self._fill)
         check = self._new_check(())
         check_crc = self.check_crc and start < self.verified_from
         redo.walk(check, start, check_crc=check_crc)
@@ -324,7 +330,7 @@ class Recovery:
             self._did(f"{redo.rejected} messages lost: their headers are damaged")
 
     def _drop_beyond(self, end: LogOffset) -> None:
-        """Derived files must not point past the end of the log."""
+        """Drop what of derived files points past the end of the log."""
         dropped = self.dispatch.queues.drop_beyond(end)
         if dropped:
             self._did(f"{dropped} queue entries beyond the end of the log dropped")
@@ -346,9 +352,9 @@ class Recovery:
         return True
 
     def _start_empty(self) -> None:
-        """A log that is gone takes everything derived from it along, as in RocketMQ."""
+        """Remove everything derived from a log that is gone, as RocketMQ does."""
         queues = self.dispatch.queues
-        topics = sorted({topic for topic, _ in queues.by_key})
+        topics = sorted(queues.topics())
         for topic in topics:
             queues.remove_topic(topic)
         if self.dispatch.index is not None:

@@ -1,7 +1,7 @@
 """Recovery's second walk over the log: from records to queue entries and keys that the derived files lack.
 
-Plain messages are dispatched in runs, as those that a slave copies (`copied.py`). While a record waits for the next
-of its queue, or the place of a lost one lies ahead, they are looked at one by one.
+Plain messages are dispatched in runs, as those that a slave copies (`log_bytes_dispatcher.py`). While a record waits
+for the next of its queue, or the place of a lost one lies ahead, they are looked at one by one.
 """
 
 import logging
@@ -15,9 +15,9 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import Buffer
 from rocketeer.record.topic_end import ends_topic
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.copied import Copied
 from rocketeer.store.dispatch import Dispatch
 from rocketeer.store.index import Index
+from rocketeer.store.log_bytes_dispatcher import LogBytesDispatcher
 from rocketeer.store.log_check import LogCheck, Lost
 from rocketeer.store.log_scan import NO_STOP
 from rocketeer.store.queue_gaps import QueueGaps
@@ -28,7 +28,7 @@ RUN_MESSAGES = 4096
 _PROGRESS_S = 5.0
 
 
-class Redo:
+class RecoveryDispatch:
     """One walk. `lost` are the messages that stood where fillers stand now, by the offset of the filler.
 
     `fill` writes what waits for the index; False if it cannot be written now.
@@ -45,7 +45,7 @@ class Redo:
     ) -> None:
         self._log = log
         self._dispatch = dispatch
-        self._copied = Copied(dispatch, levels)
+        self._log_bytes = LogBytesDispatcher(dispatch, levels)
         self._clock = clock
         self._lost = lost
         self._fill = fill
@@ -53,14 +53,14 @@ class Redo:
         self._check: LogCheck | None = None
         self._index_due = RUN_MESSAGES
         self._began = 0
-        self._told_s = clock.monotonic_s()
-        self._told_messages = 0
+        self._logged_s = clock.monotonic_s()
+        self._logged_messages = 0
         self.messages = 0
         """How many were dispatched."""
 
     @property
     def rejected(self) -> int:
-        """How many have a header that cannot be believed."""
+        """Number of messages whose header was too damaged to be dispatched."""
         return self._gaps.rejected
 
     @property
@@ -71,22 +71,22 @@ class Redo:
         """Dispatch every record from `start` to the end of the log."""
         self._check = check
         self._began = start
-        for entry in check.entries(start, check_crc=check_crc, sure_below=NO_STOP, taker=self):
-            self._see(entry)
+        for entry in check.entries(start, check_crc=check_crc, sure_below=NO_STOP, bulk=self):
+            self._dispatch_one(entry)
 
-    def take(self, buf: Buffer, at: int, base: LogOffset, stop: int) -> int:
+    def take(self, buf: Buffer, at: int, base: LogOffset, stop: LogOffset) -> int:
         """Dispatch a run of plain messages at `at`; where it ends in `buf`."""
         assert self._check is not None
         assert stop == NO_STOP, "this walk goes to the end"
         if self._lost or self._check.lost or self._gaps.is_waiting:
             return at
-        end, taken = self._copied.take(buf, at, base, RUN_MESSAGES)
+        end, taken = self._log_bytes.take(buf, at, base, RUN_MESSAGES)
         if taken:
-            self._did(taken, base + end)
+            self._did(taken, LogOffset(base + end))
         return end
 
     def finish(self, lost_at_end: Iterable[Lost]) -> None:
-        """The walk is over; `lost_at_end` stood behind it."""
+        """End the walk; `lost_at_end` stood behind it."""
         self._skip_lost(NO_STOP, lost_at_end)
         self._gaps.finish()
 
@@ -98,8 +98,8 @@ class Redo:
         for key, queue_offset in sorted(lost):
             self._dispatch.queues.get_or_make(*key).skip(queue_offset)
 
-    def _see(self, entry: DispatchEntry) -> None:
-        """A record that was not taken."""
+    def _dispatch_one(self, entry: DispatchEntry) -> None:
+        """Dispatch one record that was not handled in bulk."""
         assert self._check is not None
         if self._check.lost:
             self._lost.update(self._check.lost)
@@ -111,18 +111,18 @@ class Redo:
         if ends_topic(entry):
             self._gaps.forget(entry.topic)
         self._dispatch.redo(entry, self._gaps.put)
-        self._copied.met(entry)
+        self._log_bytes.note_dispatched(entry)
         self._did(1, entry.end)
 
-    def _did(self, messages: int, position: int) -> None:
+    def _did(self, messages: int, position: LogOffset) -> None:
         self.messages += messages
         index = self._dispatch.index
         if index is not None and index.pending_count >= self._index_due:
             self._index_due = RUN_MESSAGES if self._fill(index) else NO_STOP
-        if self.messages - self._told_messages >= 2 * RUN_MESSAGES:
-            self._told_messages = self.messages
+        if self.messages - self._logged_messages >= 2 * RUN_MESSAGES:
+            self._logged_messages = self.messages
             now_s = self._clock.monotonic_s()
-            if now_s - self._told_s >= _PROGRESS_S:
-                self._told_s = now_s
+            if now_s - self._logged_s >= _PROGRESS_S:
+                self._logged_s = now_s
                 log.info("store recovering read_mb=%d left_mb=%d", (position - self._began) >> 20,
                          (self._log.max_offset - position) >> 20)  # fmt: skip

@@ -7,28 +7,28 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.record.layout import BLANK
 from rocketeer.store.commit_log import CommitLog
-from rocketeer.store.copied import Copied, CopiedPart
 from rocketeer.store.dispatch import Dispatch
+from rocketeer.store.log_bytes_dispatcher import LogBytesDispatcher, LogPart
 
 
-class Replica:
-    """Bytes come in pieces cut anywhere; the beginning of a record waits in `_part` for its rest."""
+class ReplicaWriter:
+    """Writes copied log bytes, cut anywhere; the beginning of a record waits in `_part` for its rest."""
 
     def __init__(self, log: CommitLog, dispatch: Dispatch, levels: DelayLevels) -> None:
         self._log = log
-        self._copied = Copied(dispatch, levels)
+        self._log_bytes = LogBytesDispatcher(dispatch, levels)
         self._part = bytearray()
         self._wanted_bytes = BLANK.size
         """When the part has so many, there is something to look at."""
         self._end = 0  # where the log ended after the last piece
         self._skip_to = 0  # inside a blank record: where the next segment starts
-        self._found: deque[CopiedPart] = deque()
+        self._found: deque[LogPart] = deque()
         """Copied and not dispatched yet: empty but when dispatching has failed."""
-        self.forget_queues = self._copied.forget_queues
+        self.forget_queues = self._log_bytes.forget_queues
 
     @property
     def part_bytes(self) -> int:
-        """At the end of the log, of what is not dispatched: a record that is not whole yet."""
+        """Bytes at the end of the log that are not dispatched, because their record is incomplete."""
         if self._end != self._log.max_offset:
             return 0
         return self._end - self._found[0].first if self._found else len(self._part)
@@ -73,13 +73,13 @@ class Replica:
         base = LogOffset(at - len(self._part))
         whole = b"".join((self._part, new)) if self._part else new
         try:
-            found, rest = self._copied.read(whole, base, self._log.next_segment_offset(base))
+            found, rest = self._log_bytes.read(whole, base, self._log.next_segment_offset(base))
             self._log.put_raw(data)
         except BadRecord as error:
-            self._copied.clear()
+            self._log_bytes.clear()
             raise StoreError(f"bytes for offset {at} are not the log's: {error}") from error
         except BaseException:
-            self._copied.clear()
+            self._log_bytes.clear()
             raise
         if rest.blank_bytes:
             self._skip_to = base + rest.end + rest.blank_bytes
@@ -93,8 +93,8 @@ class Replica:
         self._dispatch_found()
 
     def _dispatch_found(self) -> None:
-        """Whoever fails here is asked again with the next bytes: nothing that was copied is passed over."""
+        """Dispatch the records found; one that fails is kept and tried again with the next bytes."""
         while self._found:
-            self._copied.apply(self._found[0])
+            self._log_bytes.apply(self._found[0])
             self._found.popleft()
-        self._copied.clear()
+        self._log_bytes.clear()

@@ -1,7 +1,7 @@
 """What to delete, and when: the oldest log files, by age at set hours, earlier as the disk fills up.
 
 Pure decisions: the time, the hour, the disk's fill and the files' ages are arguments. The store asks
-`RetentionPlan.next` in its tick, drops the file named, and lets queues and index follow (`follow_log`).
+`RetentionPlan.next` in its tick, drops the file named, and lets queues and index follow (`trim_to_log`).
 
     disk used   up to 75%   expired files go at the hours of deleteWhen
                 over 75%    expired files go at any hour
@@ -69,7 +69,7 @@ class SegmentAge(NamedTuple):
     needed: bool = False
 
 
-class Verdict(NamedTuple):
+class RetentionDecision(NamedTuple):
     """What the hour and the disk allow."""
 
     expired: bool  # may files past their time go?
@@ -77,7 +77,7 @@ class Verdict(NamedTuple):
     writable: bool
 
 
-class Step(NamedTuple):
+class RetentionStep(NamedTuple):
     """What to do now: drop the oldest segment, if `drop` names it."""
 
     drop: LogOffset | None
@@ -96,11 +96,13 @@ def parse_hours(delete_when: str) -> frozenset[int]:
     return frozenset(map(int, words))
 
 
-def judge(rules: RetentionRules, *, hour: int, used_percent: int, ordered: bool = False) -> Verdict:
+def decide_retention(
+    rules: RetentionRules, *, hour: int, used_percent: int, ordered: bool = False
+) -> RetentionDecision:
     """`used_percent` below 0 means unknown: as RocketMQ, expired files then go at any hour, no others do."""
     pressed = used_percent < 0 or used_percent > rules.used_percent_max
     forced = rules.forced_enabled and used_percent > rules.forced_percent
-    return Verdict(
+    return RetentionDecision(
         expired=ordered or pressed or forced or hour in rules.delete_hours,
         forced=forced,
         writable=used_percent <= rules.unwritable_percent,
@@ -108,12 +110,12 @@ def judge(rules: RetentionRules, *, hour: int, used_percent: int, ordered: bool 
 
 
 def may_drop_oldest(
-    rules: RetentionRules, verdict: Verdict, segments: Sequence[SegmentAge], now_ms: int
+    rules: RetentionRules, decision: RetentionDecision, segments: Sequence[SegmentAge], now_ms: int
 ) -> bool:
-    """Never the last one, which is being written; and none while an older one stays."""
-    if len(segments) < 2 or not verdict.expired:
+    """Whether the oldest file may go now; never the last one, which is being written."""
+    if len(segments) < 2 or not decision.expired:
         return False
-    return verdict.forced or now_ms >= segments[0].modified_ms + rules.reserved_ms
+    return decision.forced or now_ms >= segments[0].modified_ms + rules.reserved_ms
 
 
 def nears_its_end(
@@ -128,12 +130,12 @@ def nears_its_end(
 
 
 def _is_due(at_ms: int, now_ms: int, ahead_ms_max: int) -> bool:
-    """A moment further ahead than it can have been set: the clock was set back since."""
+    """Whether `at_ms` is reached, or lies impossibly far ahead because the clock was set back."""
     return now_ms >= at_ms or at_ms - now_ms > ahead_ms_max
 
 
 class RetentionPlan:
-    """Rounds every 10 s, in a round at most 10 files, 100 ms apart; a file in use is waited for."""
+    """Says which file goes when: rounds every 10 s, of at most 10 files, 100 ms apart; one in use is waited for."""
 
     __slots__ = (
         "_files_left",
@@ -157,11 +159,13 @@ class RetentionPlan:
         self._writable = True
 
     def order(self, now_ms: int) -> None:
-        """An operator wants expired files gone now, whatever the hour."""
+        """Delete expired files now, whatever the hour: an operator wants it."""
         self._ordered_rounds = MANUAL_ROUNDS
         self._next_round_ms = now_ms
 
-    def next(self, now_ms: int, *, hour: int, used_percent: int, segments: Sequence[SegmentAge]) -> Step:
+    def next(
+        self, now_ms: int, *, hour: int, used_percent: int, segments: Sequence[SegmentAge]
+    ) -> RetentionStep:
         """Call it often; most calls say: nothing. The disk's fill is looked at anew each time, so that forced
         deletion ends as soon as there is room again."""
         rules = self.rules
@@ -170,16 +174,16 @@ class RetentionPlan:
             self._files_left = rules.files_per_round_max
             self._ordered = self._ordered_rounds > 0
             self._ordered_rounds = max(0, self._ordered_rounds - 1)
-        verdict = judge(rules, hour=hour, used_percent=used_percent, ordered=self._ordered)
-        self._tell(verdict, used_percent)
+        decision = decide_retention(rules, hour=hour, used_percent=used_percent, ordered=self._ordered)
+        self._tell(decision, used_percent)
         due = self._files_left > 0 and _is_due(self._next_drop_ms, now_ms, rules.delete_interval_ms)
-        if not due or not may_drop_oldest(rules, verdict, segments, now_ms):
-            return Step(None, verdict.writable)
+        if not due or not may_drop_oldest(rules, decision, segments, now_ms):
+            return RetentionStep(None, decision.writable)
         oldest = segments[0]
-        if oldest.needed and not verdict.forced:
-            return Step(None, verdict.writable)
+        if oldest.needed and not decision.forced:
+            return RetentionStep(None, decision.writable)
         if (oldest.in_use or oldest.needed) and not self._hangs_too_long(oldest.base, now_ms):
-            return Step(None, verdict.writable)
+            return RetentionStep(None, decision.writable)
         if oldest.needed:
             log.error(
                 "log file goes although messages in it are waited for base=%d: the disk is full", oldest.base
@@ -187,35 +191,37 @@ class RetentionPlan:
         self._hanging = None
         self._files_left -= 1
         self._next_drop_ms = now_ms + rules.delete_interval_ms
-        log.info("log file goes base=%d forced=%s used_percent=%d", oldest.base, verdict.forced, used_percent)
-        return Step(oldest.base, verdict.writable)
+        log.info(
+            "log file goes base=%d forced=%s used_percent=%d", oldest.base, decision.forced, used_percent
+        )
+        return RetentionStep(oldest.base, decision.writable)
 
-    def _hangs_too_long(self, base: int, now_ms: int) -> bool:
+    def _hangs_too_long(self, base: LogOffset, now_ms: int) -> bool:
         if self._hanging is None or self._hanging[0] != base:
             self._hanging = (base, now_ms)
         return now_ms - self._hanging[1] >= self.rules.hang_ms_max
 
-    def _tell(self, verdict: Verdict, used_percent: int) -> None:
-        if verdict.writable != self._writable:
-            self._writable = verdict.writable
-            if verdict.writable:
+    def _tell(self, decision: RetentionDecision, used_percent: int) -> None:
+        if decision.writable != self._writable:
+            self._writable = decision.writable
+            if decision.writable:
                 log.info("disk has room again used_percent=%d: sends are accepted", used_percent)
             else:
                 log.error("disk nearly full used_percent=%d: sends are refused, reads go on", used_percent)
 
 
-class FollowsLog(Protocol):
+class LogBoundQueue(Protocol):
     """A consume queue: gives up files below the log's minimum."""
 
     def raise_min(self, log_min: LogOffset) -> list[str]: ...
 
 
-class IndexFollowsLog(Protocol):
+class LogBoundIndex(Protocol):
     def delete_below(self, log_min: LogOffset) -> list[str]: ...
 
 
-def follow_log(
-    log_min: LogOffset, queues: Iterable[FollowsLog], index: IndexFollowsLog | None
+def trim_to_log(
+    log_min: LogOffset, queues: Iterable[LogBoundQueue], index: LogBoundIndex | None
 ) -> Iterator[list[str]]:
     """After the log lost its oldest file: a queue a step, then the index; yields paths to delete."""
     for queue in queues:

@@ -10,17 +10,20 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.flush import Flusher
 
-Need = Callable[[], LogOffset | None]
+OldestNeeded = Callable[[], LogOffset | None]
 """The oldest log offset somebody needs; None for none."""
 Roll = Callable[[LogOffset], bool]
-"""Appends again what is needed below a log offset, a bounded slice; True when nothing there is needed any more."""
+"""Rolls forward: the log below the given offset will soon be deleted, so what somebody still needs from there
+(a pending timer, a half message) is appended again. One call does a bounded slice, a few milliseconds; it
+returns True once nothing below the offset is needed any more. Called again until all return True."""
 
 
 class RetentionGuard:
-    """The two lists are open: features add themselves."""
+    """What must be kept of the log: features add `needs` (what they still need) and `rolls` (what appends it
+    again)."""
 
     def __init__(self, log: CommitLog, flusher: Flusher) -> None:
-        self.needs: list[Need] = []
+        self.needs: list[OldestNeeded] = []
         self.rolls: list[Roll] = []
         self._log = log
         self._flusher = flusher

@@ -1,4 +1,4 @@
-"""How threads share a core: those who answer requests come first, those who work for the disk stand back.
+"""How threads share a core: those who answer requests come first, those who work for the disk give way.
 
 A thread that got the core keeps it for its slice, 3 ms by default, even if one that answers requests wakes up
 meanwhile. Everything here is a wish: kernels that do not know it go on as before.
@@ -17,19 +17,19 @@ _SLICE_NS = 100_000  # the least the kernel takes
 
 
 def use_latency_scheduling() -> None:
-    """The calling thread answers requests: short slices let it in at once when it wakes up (Linux 6.12)."""
+    """Schedule a thread that answers requests, the calling one: short slices let it in at once (Linux 6.12)."""
     if _LINUX:
         _set(os.SCHED_OTHER)
 
 
 def use_batch_scheduling() -> None:
-    """The calling thread works for the disk: it never pushes another aside, and leaves the core soon."""
+    """Schedule a thread that works for the disk, the calling one: it never pushes another aside."""
     if _LINUX:
         _set(os.SCHED_BATCH)
 
 
 def _set(policy: int) -> None:
-    """What this process or its parent set for itself, another policy or another nice value, stays."""
+    """Set the calling thread's scheduling policy, unless the process was started with one of its own."""
     if _SETATTR and os.sched_getscheduler(0) == os.SCHED_OTHER:
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         attr = _ATTR.pack(_ATTR.size, policy, 0, nice, 0, _SLICE_NS, 0, 0)

@@ -108,7 +108,7 @@ class Segment:
             return self.view
 
     def seal(self) -> None:
-        """Nothing more will be written: one descriptor less."""
+        """Close the descriptor: nothing more will be written."""
         with self._lock:
             self._sealed = True
             if self._fd >= 0:
@@ -295,7 +295,7 @@ class Segment:
 
 
 def no_room(error: OSError) -> StoreRefused:
-    """What a failed allocation means to a sender."""
+    """The StoreRefused for a failed allocation."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreRefused(StoreRefused.DISK_FULL, "the disk of the commit log is full")
     return StoreRefused(StoreRefused.NOT_WRITABLE, f"the commit log cannot grow: {error}")

@@ -88,7 +88,7 @@ class Preparer:
             return segment
 
     def give_back(self, segment: Segment) -> None:
-        """The writer could not use what it took."""
+        """Take back a segment that the writer could not use."""
         with self._making:
             self._next.appendleft(segment)
 
@@ -146,7 +146,7 @@ class Preparer:
                 segment.sync(start, step)
             start = step
         if not self._prewrite:
-            self._prefault.want(segment)
+            self._prefault.request(segment)
 
     def _after(self, last: Segment) -> Segment | None:
         """The segment behind `last`, made now if it was not; None if the writer was faster, or wants no more."""
@@ -163,7 +163,7 @@ class Preparer:
         return following
 
     def _create_after(self, last: Segment | None, base: LogOffset) -> Segment:
-        """No file's name may be on disk before name and size of the one before it: a start would miss a file."""
+        """Make a segment once name and size of the one before are on disk: a start would miss a file else."""
         if last is not None and last.base < base and not last.is_named:
             try:
                 last.sync_name()

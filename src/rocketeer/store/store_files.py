@@ -16,9 +16,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from rocketeer.errors import StoreError
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.layout import MAGIC, stored_ms
-from rocketeer.record.vectorised import FIELDS
+from rocketeer.record.vectorised import FIELDS, START
 from rocketeer.store.base_names import base_name, bases_in
 from rocketeer.store.queue_entry import BLANK_SIZE, ENTRY_BYTES, ENTRY_COLUMNS
 
@@ -27,7 +27,7 @@ _MAPPED_MAX: Final = 4
 _NONE: Final[Entries] = np.empty(0, dtype=ENTRY_COLUMNS)
 
 
-class LogFiles:
+class LogFilesView:
     """The commit log: which bytes there are, and records found in them."""
 
     def __init__(self, store: Path) -> None:
@@ -83,8 +83,8 @@ class LogFiles:
         good: NDArray[np.bool_] = (offsets >= 0) & (sizes >= FIELDS.itemsize) & (offsets + sizes <= len(data))
         where = offsets[good]
         if len(where):
-            words = sliding_window_view(data, 8)[where].view(">i4")  # size and magic
-            good[good] = (words[:, 0] == sizes[good]) & (words[:, 1] == MAGIC)
+            heads = sliding_window_view(data, START.itemsize)[where].view(START).reshape(-1)
+            good[good] = (heads["size"] == sizes[good]) & (heads["magic"] == MAGIC)
         return good
 
     def has(self, log_offset: LogOffset, size: int) -> bool:
@@ -100,13 +100,13 @@ class LogFiles:
         return stored_ms(self.view(base).data, log_offset - base)
 
 
-class QueueFiles:
+class QueueFilesView:
     """One consume queue's entries on disk."""
 
     def __init__(self, store: Path, topic: str, queue_id: int) -> None:
         self._folder = store / "consumequeue" / topic / str(queue_id)
 
-    def entries(self, begin: int, end: int) -> Entries:
+    def entries(self, begin: QueueOffset, end: QueueOffset) -> Entries:
         """Written entries [begin, end) as far as they are there; empty if `begin` is not."""
         parts: list[Entries] = []
         at = begin
@@ -122,22 +122,22 @@ class QueueFiles:
             unwritten = np.flatnonzero(part["size"] <= 0)
             part = part[: unwritten[0]] if len(unwritten) else part
             parts.append(part)
-            at += len(part)
+            at = QueueOffset(at + len(part))
             if len(part) < wanted:
                 break
         return np.concatenate(parts) if parts else _NONE
 
-    def bounds(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[QueueOffset, QueueOffset]:
         """The first and the end of the entries in the files."""
         bases = bases_in(self._folder)
         if not bases:
-            return 0, 0
-        first = bases[0] // ENTRY_BYTES
+            return QueueOffset(0), QueueOffset(0)
+        first = QueueOffset(bases[0] // ENTRY_BYTES)
         for base in reversed(bases):  # the last one may have been made in advance
             size = (self._folder / base_name(base)).stat().st_size
             written = self._read(base, 0, size // ENTRY_BYTES)["size"] > 0
             if written.any():
-                return first, base // ENTRY_BYTES + int(np.flatnonzero(written)[-1]) + 1
+                return first, QueueOffset(base // ENTRY_BYTES + int(np.flatnonzero(written)[-1]) + 1)
         return first, first
 
     def _read(self, base: int, at: int, count: int) -> Entries:
@@ -165,5 +165,5 @@ def topic_queues(store: Path) -> dict[str, list[int]]:
 
 
 def is_blank(entry: Any) -> bool:
-    """Stands where a queue has no message, for example before its first one."""
+    """Whether it stands where a queue has no message, for example before its first one."""
     return int(entry["size"]) == BLANK_SIZE and int(entry["log_offset"]) == 0

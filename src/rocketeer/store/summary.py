@@ -11,6 +11,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from rocketeer.model.offsets import LogOffset
 from rocketeer.store.checkpoint import CHECKPOINT_BYTES, Checkpoint, encode_checkpoint, read_checkpoint
@@ -29,7 +30,39 @@ class Summary:
     is -1 for an index without entries."""
 
     queue_offsets_sum: int
-    index_last_offset: int
+    index_last_offset: LogOffset
+
+
+class SavedSummary:
+    """The summary on disk: it is saved by a worker thread, and forgotten on the loop before derived files go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.generation = 0
+        """Grows when the summary is forgotten: one that was noted before speaks of files that are gone."""
+        self._lock = Lock()  # between `forget` and the worker that is about to write
+        self._may_be_forgotten = False
+
+    def recovered(self) -> None:
+        """The derived files are whole. Until then nothing is forgotten, whatever recovery deletes: the summary of the
+        earlier life is what says that they are not."""
+        self._may_be_forgotten = True
+
+    def forget(self) -> None:
+        """Derived files are about to be deleted on purpose; the next checkpoint notes what is left."""
+        if self._may_be_forgotten:
+            with self._lock:
+                self.generation += 1
+                forget(self.path)
+
+    def write(self, checkpoint: Checkpoint, summary: Summary, generation: int) -> int:
+        """Write both in place, no summary if `generation` is forgotten; the file, open, which is to be synced.
+
+        Syncing is left to the caller, without the lock: the loop would wait for the disk. Whoever forgets the summary
+        then writes to the file behind us, and does not sync that, whether we have synced ours or not.
+        """
+        with self._lock:
+            return write(self.path, checkpoint, summary if generation == self.generation else None)
 
 
 def last_indexed(index: Index) -> LogOffset:
@@ -73,7 +106,7 @@ def load(path: Path) -> tuple[Checkpoint, Summary | None]:
     (crc,) = CRC.unpack_from(raw, AT + FIELDS.size)
     if magic != MAGIC or crc != zlib.crc32(raw[: AT + FIELDS.size]) or checkpoint.dispatched_offset is None:
         return checkpoint, None
-    return checkpoint, Summary(offsets_sum, last_offset)
+    return checkpoint, Summary(offsets_sum, LogOffset(last_offset))
 
 
 def forget(path: Path) -> None:

@@ -19,7 +19,7 @@ from rocketeer.spark.jobs.archive.command import Archived, ArchiveTerms
 from rocketeer.spark.jobs.lake.delta import DeltaLake
 from rocketeer.spark.jobs.lake.folder import Lake
 from rocketeer.spark.jobs.lake.footers import all_parts
-from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace, NoLake
+from rocketeer.spark.jobs.lake.locations import LakeDamaged, LakeLocation, NoLake
 from rocketeer.spark.jobs.lake.session import LakeLocked, open_session
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.source.columns import SCHEMA
@@ -34,7 +34,7 @@ CHECKSUM_SQL = "bit_xor(crc32(body) * (queueOffset % 2147483647 + 1))"
 
 def data_files(lake: Path) -> list[str]:
     """What lies there, counted or not."""
-    return list(LakePlace.of(lake).data_files())
+    return list(LakeLocation.of(lake).data_files())
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rocketeer.spark.jobs import read_lake
 from rocketeer.spark.jobs.lake.folder import Lake
-from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeLocation
 from support.spark_commands import NOISE, Driver, to_its_end
 
 from ..conftest import Broker, numbers
@@ -36,7 +36,7 @@ def is_in_the_middle_of_a_batch(folder: Path) -> bool:
     if len(ended) < 2 or not begun - ended:
         return False
     named = Lake.open(folder).state().files
-    return any(name not in named for name in LakePlace.of(folder).data_files())
+    return any(name not in named for name in LakeLocation.of(folder).data_files())
 
 
 @pytest.mark.parametrize("how", [Driver.kill, Driver.kill_driver], ids=["all", "the driver alone"])
@@ -58,10 +58,10 @@ def test_killed_in_the_middle_of_a_batch_it_loses_and_doubles_nothing(
         to_its_end(*words).fine()  # a JVM that lost its driver may still be about to notice
     assert digest(read_lake(spark, lake)) == digest(read(None, subscribe=topic))
     assert numbers(read_lake(spark, lake)) == list(range(2000))
-    left = set(LakePlace.of(lake).data_files()) - set(Lake.open(lake).state().files)
+    left = set(LakeLocation.of(lake).data_files()) - set(Lake.open(lake).state().files)
     assert left, "what the dead one wrote"
     to_its_end(*words, "--keep", "0s").fine()
-    assert set(LakePlace.of(lake).data_files()) == set(Lake.open(lake).state().files), (
+    assert set(LakeLocation.of(lake).data_files()) == set(Lake.open(lake).state().files), (
         "a vacuum takes it away"
     )
 

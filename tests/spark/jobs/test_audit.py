@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from rocketeer import COMMIT, ROLLBACK, Message, Producer, TransactionProducer
 from rocketeer.audit import queues as audit_queues
 from rocketeer.audit.store import audit_store, in_this_process
-from rocketeer.clock import ManualClock
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.archive.command import ArchiveTerms, archive
 from rocketeer.spark.jobs.audit import agreement as audit_agreement
@@ -25,10 +24,11 @@ from rocketeer.spark.jobs.audit import lake as audit_lake
 from rocketeer.spark.jobs.audit.command import audit
 from rocketeer.spark.jobs.lake.delta import DeltaLake
 from rocketeer.spark.jobs.lake.folder import Lake, lake_offsets
-from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeLocation
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.testing import Cluster, cluster
 from support.audited import Copy, write_store
+from support.clock import ManualClock
 from support.stores import checkpoint_now, kill, make_store, message
 
 DATA = Path(__file__).parents[2] / "golden" / "data"
@@ -215,7 +215,7 @@ def doubled_in_a_commit(lake: Path) -> None:
     name = original.path.rsplit("/", 1)[0] + "/again.parquet"
     shutil.copy(lake / original.path, lake / name)
     copied = dataclasses.replace(original, path=name)
-    DeltaLake(LakePlace.of(lake)).append([copied], state.ranges, "somebody", 0)
+    DeltaLake(LakeLocation.of(lake)).append([copied], state.ranges, "somebody", 0)
 
 
 def flipped_file(lake: Path) -> None:
@@ -228,7 +228,7 @@ def commit_says_more(lake: Path) -> None:
     ranges = Lake.open(lake).state().ranges
     queue, [*before, last] = next(iter(ranges.items()))
     longer = {**ranges, queue: [*before, Range(last.begin, last.end + 5)]}
-    DeltaLake(LakePlace.of(lake)).append([], longer, "somebody", 0)
+    DeltaLake(LakeLocation.of(lake)).append([], longer, "somebody", 0)
 
 
 @pytest.mark.parametrize(

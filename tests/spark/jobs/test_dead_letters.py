@@ -23,8 +23,14 @@ from rocketeer.model.topic import dlq_topic
 from rocketeer.record.layout import StoredMessage
 from rocketeer.spark.jobs import dead_letters
 from rocketeer.spark.jobs.dead_letters.resend import resend
-from rocketeer.spark.jobs.dead_letters.rows import Choice, NoDeadLetters, chosen, for_export, summary
-from rocketeer.spark.jobs.results import Format, write_result
+from rocketeer.spark.jobs.dead_letters.rows import (
+    DeadLetterFilter,
+    NoDeadLetters,
+    chosen,
+    for_export,
+    summary,
+)
+from rocketeer.spark.jobs.results import OutputFormat, write_result
 from support.spark_sink import stored
 
 from ..conftest import Broker
@@ -101,7 +107,7 @@ def test_any_of_their_marks_chooses_them(spark: SparkSession, broker: Broker, le
     (one,) = letters.where("tags = 'paid'").collect()
 
     def found(**given: object) -> set[bytes]:
-        return {bytes(row["body"]) for row in chosen(letters, Choice(**given)).collect()}  # type: ignore[arg-type]
+        return {bytes(row["body"]) for row in chosen(letters, DeadLetterFilter(**given)).collect()}  # type: ignore[arg-type]
 
     assert found() == {b"one", b"\xff\x00"}
     for name in ("msgId", "offsetMsgId", "originMsgId"):
@@ -121,18 +127,18 @@ def test_an_export_loses_no_byte(spark: SparkSession, letters: DataFrame, tmp_pa
     letters = letters.where("consumerGroup = 'DeadG1'")
     expected = {b"one", b"\xff\x00"}
 
-    def write(form: Format, name: str, *, text: bool) -> Path:
+    def write(form: OutputFormat, name: str, *, text: bool) -> Path:
         write_result(for_export(letters, text=text), form, tmp_path / name, rows_max=0, overwrite=False)
         return tmp_path / name
 
-    lines = [json.loads(line) for line in write(Format.JSON, "a.jsonl", text=False).open()]
+    lines = [json.loads(line) for line in write(OutputFormat.JSON, "a.jsonl", text=False).open()]
     assert {base64.b64decode(line["body"]) for line in lines} == expected
     assert {line["properties"].get("colour") for line in lines} == {"red", None}
-    texts = [json.loads(line) for line in write(Format.JSON, "b.jsonl", text=True).open()]
+    texts = [json.loads(line) for line in write(OutputFormat.JSON, "b.jsonl", text=True).open()]
     assert {(line["body"], line["bodyBase64"]) for line in texts} == {("one", None), (None, "/wA=")}
-    with write(Format.CSV, "c.csv", text=False).open(newline="") as file:
+    with write(OutputFormat.CSV, "c.csv", text=False).open(newline="") as file:
         assert {base64.b64decode(row["body"]) for row in csv.DictReader(file)} == expected
-    rows = spark.read.parquet(str(write(Format.PARQUET, "d", text=False))).collect()
+    rows = spark.read.parquet(str(write(OutputFormat.PARQUET, "d", text=False))).collect()
     assert {bytes(row["body"]) for row in rows} == expected
 
 

@@ -20,7 +20,7 @@ from rocketeer.spark.jobs import archive, audit, lake_offsets, query_tables, rea
 from rocketeer.spark.jobs.archive.command import ArchiveTerms
 from rocketeer.spark.jobs.lake.delta import DeltaLake
 from rocketeer.spark.jobs.lake.folder import Lake
-from rocketeer.spark.jobs.lake.places import LakePlace, NoLake
+from rocketeer.spark.jobs.lake.locations import LakeLocation, NoLake
 from rocketeer.spark.jobs.lake.session import open_session
 from rocketeer.spark.jobs.lake.state import Range
 
@@ -87,7 +87,7 @@ def test_older_versions_can_be_read_and_a_vacuum_ends_that(
     assert DeltaTable(copy, version=3).count() == 3 * PER_RUN
     tables = query_tables(spark, [topic], lake=copy, lake_version=2)
     assert tables[topic].count() == 2 * PER_RUN
-    assert DeltaLake(LakePlace.of(copy)).vacuum(keep_hours=0) == RUNS
+    assert DeltaLake(LakeLocation.of(copy)).vacuum(keep_hours=0) == RUNS
     assert numbers(read_lake(spark, copy)) == list(range(RUNS * PER_RUN))
 
 
@@ -165,7 +165,7 @@ def test_plain_parquet_is_read_by_everybody_at_every_moment_and_no_file_ever_goe
         )
         assert len(pd.read_parquet(folder)) == pl.read_parquet(pattern).height == wanted
         assert spark.read.parquet(str(folder)).count() == wanted
-        files = set(LakePlace.of(folder).data_files())
+        files = set(LakeLocation.of(folder).data_files())
         assert seen < files, "none has gone"
         seen = files
     assert numbers(read_lake(spark, folder)) == list(range(240))
@@ -206,7 +206,7 @@ def test_a_plain_batch_interrupted_while_its_files_get_their_names_is_finished(
     with open_session(folder, "parquet") as session, pytest.raises(StopIteration):
         session.append_frame(frame.repartition(1), "query", 0)
     monkeypatch.undo()
-    assert len(list(LakePlace.of(folder).data_files())) == 1, "in the middle"
+    assert len(list(LakeLocation.of(folder).data_files())) == 1, "in the middle"
     with open_session(folder) as session:
         assert session.has("query", 0)
         assert session.append_frame(frame, "query", 0) is None
@@ -251,7 +251,7 @@ def test_a_lake_from_before_delta_is_refused_by_readers_and_migrated_by_archive(
 def test_a_migration_that_was_interrupted_goes_on(spark: SparkSession, old: Path) -> None:
     from rocketeer.spark.jobs.lake import migration
 
-    place = LakePlace.of(old)
+    place = LakeLocation.of(old)
     found = migration._read(place, old / "_rocketeer")
     DeltaLake(place).adopt(found.files.values(), found.ranges, found.last_batch)  # and then it died
     with open_session(old):

@@ -17,7 +17,7 @@ from rocketeer.spark.jobs import archive, audit, lake_offsets, query_tables, rea
 from rocketeer.spark.jobs.archive.command import ArchiveTerms
 from rocketeer.spark.jobs.lake.delta import DeltaLake
 from rocketeer.spark.jobs.lake.folder import Lake
-from rocketeer.spark.jobs.lake.places import LakePlace, NoLake
+from rocketeer.spark.jobs.lake.locations import LakeLocation, NoLake
 from rocketeer.spark.jobs.replay.terms import ReplayTerms
 
 from ..conftest import Broker, numbers
@@ -76,7 +76,7 @@ def test_a_lake_in_an_object_store_is_like_one_on_disk(
     assert numbers(read_lake(spark, lake)) == list(range(200))
     assert numbers(read_lake(spark, lake, version=2)) == list(range(80))
     assert sum(ranges[-1].end for ranges in lake_offsets(lake).values()) == 200
-    place = LakePlace.of(lake)
+    place = LakeLocation.of(lake)
     assert DeltaTable(place.delta_uri, storage_options=place.delta_options).count() == 200, (
         "without a line of ours"
     )

@@ -21,12 +21,12 @@ from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.spark.jobs.archive.command import ArchiveTerms, archive
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.query.command import Shell, query_tables
 from rocketeer.spark.jobs.query.statements import NoSuchTable
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import TableTerms
-from rocketeer.spark.jobs.results import Format
+from rocketeer.spark.jobs.results import OutputFormat
 
 from ..conftest import SETTINGS, Broker, numbers
 
@@ -155,7 +155,10 @@ def test_bodies_open_into_columns_beside_the_messages_own(
     assert ask(f"SELECT count(id), count_if(bodyIsJson), count(tags) FROM {shop}", **given) == [(0, 0, 12)], (
         "a body that does not fit the schema counts as none"
     )
-    assert TopicTables(spark, TableTerms(broker.nameserver, json={"*": None})).count_misfits(shop) == (12, 2)
+    assert TopicTables(spark, TableTerms(broker.nameserver, json={"*": None})).count_misfits(shop) == (
+        12,
+        2,
+    )
     with pytest.raises(ConfigError, match="the JSON schema of"):
         ask(f"SELECT * FROM {shop}", json={shop: "id wrong"})
     plain = broker.topic(1)
@@ -184,7 +187,7 @@ def test_results_in_every_form(
     spark: SparkSession, broker: Broker, shop: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terms = TableTerms(broker.nameserver, json={shop: "id long"})
-    shell = Shell(spark, terms, Progress("query", quiet=True), rows_max=3, count_misfits=True)
+    shell = Shell(spark, terms, JobProgress("query", quiet=True), rows_max=3, count_misfits=True)
     shell.execute(
         f"SELECT id, body, keys FROM {shop} WHERE id IS NULL OR id < 2 ORDER BY id NULLS LAST, queueOffset"
     )
@@ -198,14 +201,14 @@ def test_results_in_every_form(
     sql = (
         f"SELECT id, body, keys, storeTimestamp FROM {shop} WHERE queueOffset IN (1, 10) ORDER BY queueOffset"
     )
-    shell.execute(sql, Format.CSV, tmp_path / "out.csv")
+    shell.execute(sql, OutputFormat.CSV, tmp_path / "out.csv")
     rows = list(csv.reader((tmp_path / "out.csv").open()))
     assert rows[0] == ["id", "body", "keys", "storeTimestamp"]
     assert (rows[1][0], rows[1][2], rows[2][:3]) == ("1", "k1", ["", "/wA=", ""])
-    shell.execute(sql, Format.JSON, tmp_path / "out.json")
+    shell.execute(sql, OutputFormat.JSON, tmp_path / "out.json")
     first, second = map(json.loads, (tmp_path / "out.json").read_text().splitlines())
     assert (first["id"], second["id"], second["body"]) == (1, None, "/wA=")
-    shell.execute(sql, Format.PARQUET, tmp_path / "out")
+    shell.execute(sql, OutputFormat.PARQUET, tmp_path / "out")
     assert pq.read_table(tmp_path / "out").column("body").to_pylist()[1] == b"\xff\x00"
     capsys.readouterr()
     shell.list_tables("")

@@ -18,7 +18,7 @@ from typer.main import get_command
 from rocketeer.errors import ConfigError
 from rocketeer.spark.failures import explain, interruption
 from rocketeer.spark.jobs.cli import app
-from rocketeer.spark.jobs.progress import Progress, progress_line
+from rocketeer.spark.jobs.progress import JobProgress, progress_line
 from rocketeer.spark.jobs.running import Run, batch_interval, key_values
 from rocketeer.spark.jobs.signals import Terminated, stopped_by_signals, take_ctrl_c
 from rocketeer.spark.source.offsets import lag_of
@@ -55,13 +55,13 @@ def test_lag_counts_queues_that_were_not_read_yet() -> None:
 
 def test_in_a_file_progress_is_lines_and_quiet_means_none() -> None:
     out = io.StringIO()
-    progress = Progress("replay", out=out)
+    progress = JobProgress("replay", out=out)
     progress.show(1)  # too soon after the start
     progress.show(2, last=True)
     assert out.getvalue().startswith("replay  2 rows  ")
     assert out.getvalue().count("\n") == 1
     silent = io.StringIO()
-    Progress("replay", quiet=True, out=silent).show(2, last=True)
+    JobProgress("replay", quiet=True, out=silent).show(2, last=True)
     assert silent.getvalue() == ""
 
 

@@ -17,7 +17,7 @@ from rocketeer.model.subscription import ConsumeFromWhere
 from rocketeer.record.trace import TraceEvent, TraceKind, encode_event
 from rocketeer.spark.jobs import trace, trace_events
 from rocketeer.spark.jobs.query.terms import TableTerms
-from rocketeer.spark.jobs.trace.command import NoTraces, by_group, by_topic, chosen_lives, read_traces
+from rocketeer.spark.jobs.trace.command import NoTraces, by_group, by_topic, chosen_histories, read_traces
 from rocketeer.spark.jobs.trace.summary import life_lines
 
 from ..conftest import Broker
@@ -125,7 +125,7 @@ def test_lives_are_found_by_id_key_topic_state_and_time(
     spark: SparkSession, broker: Broker, lives: DataFrame, ids: dict[str, str]
 ) -> None:
     def found(**given: Any) -> set[str]:
-        return {row["msgId"] for row in chosen_lives(lives, **given).collect()}
+        return {row["msgId"] for row in chosen_histories(lives, **given).collect()}
 
     assert found(ids=[ids["fine"]]) == {ids["fine"]}
     assert found(keys=["key-dies", "key-fine"], states=["failed"]) == {ids["dies"]}
@@ -133,7 +133,7 @@ def test_lives_are_found_by_id_key_topic_state_and_time(
         ids["unread"],
         *ids["batch"].split(","),
     }
-    (undone,) = chosen_lives(lives, ids=[ids["undone"]]).collect()
+    (undone,) = chosen_histories(lives, ids=[ids["undone"]]).collect()
     assert ids["fine"] not in found(since=undone["published"])
     assert ids["undone"] not in found(until=undone["published"])
     terms = TableTerms(nameserver=broker.nameserver)

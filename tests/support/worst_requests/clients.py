@@ -9,8 +9,8 @@ import time
 
 from rocketeer.protocol.command import encode, request
 from support.hold import HONEST_TOPIC
+from support.raw_connection import RawConnection
 from support.senders import send_header
-from support.wire import Line
 from support.worst_requests.catalogue import broker
 from support.worst_requests.pieces import (
     FILLED,
@@ -73,7 +73,7 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     body = [heartbeat(names("d-", 100), client=f"c{number}") for number in range(100)]
     with contextlib.ExitStack() as stack:
-        lines = [stack.enter_context(Line(address)) for _ in body]
+        lines = [stack.enter_context(RawConnection(address)) for _ in body]
         for line, beat in zip(lines, body, strict=True):
             line.send(request(34, {}, beat))
         for line in lines:
@@ -83,7 +83,7 @@ def _(address: str) -> None:
 @broker("1,500 members of a group, each with a held pull, are reset together", memory_mb=128)
 def _(address: str) -> None:
     with contextlib.ExitStack() as stack:
-        lines = [stack.enter_context(Line(address)) for _ in range(1_500)]
+        lines = [stack.enter_context(RawConnection(address)) for _ in range(1_500)]
         for number, line in enumerate(lines):
             line.send(request(34, {}, heartbeat(["crowd"], client=f"c{number}")))
             line.send(held_pull(FILLED, 10**9))
@@ -106,11 +106,11 @@ def _(address: str) -> None:
 
 @broker("20,000 questions to a member that does not answer")
 def _(address: str) -> None:
-    with Line(address) as silent:
+    with RawConnection(address) as silent:
         silent.send(request(34, {}, heartbeat(["silent"], client="silent")))
         silent.reply()
         asked = {"consumerGroup": "silent", "clientId": "silent"}
-        with Line(address) as line:
+        with RawConnection(address) as line:
             pour(line, b"".join(encode(request(307, asked, bytes(500))) for _ in range(20_000)))
 
 
@@ -118,10 +118,10 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(5):
-            member = stack.enter_context(Line(address))
+            member = stack.enter_context(RawConnection(address))
             member.ask(request(34, {}, heartbeat(["deaf"], client=f"deaf{number}")))
         data = encode(request(223, {"group": "deaf", "topic": "T", "x": "y" * 30_000})) * 4_000
-        for line in [stack.enter_context(Line(address)) for _ in range(8)]:
+        for line in [stack.enter_context(RawConnection(address)) for _ in range(8)]:
             pour(line, data)
 
 
@@ -129,7 +129,7 @@ def _(address: str) -> None:
     "300 wishes to consume a message of 4 MB, of nobody and of a member that does not answer", memory_mb=48
 )
 def _(address: str) -> None:
-    with Line(address) as line, Line(address) as member:
+    with RawConnection(address) as line, RawConnection(address) as member:
         stored = line.ask(request(310, send_header(HONEST_TOPIC, 0, ""), bytes(4_190_000)))
         member.ask(request(34, {}, heartbeat(["takes"], client="takes")))
         threading.Thread(target=read_to_the_end, args=(member,), daemon=True).start()
@@ -150,7 +150,7 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     data = b"".join(encode(request(29, {"topic": f"none{n}", "queueId": "0"})) for n in range(1_000))
     with contextlib.ExitStack() as stack:
-        lines = [stack.enter_context(Line(address)) for _ in range(32)]
+        lines = [stack.enter_context(RawConnection(address)) for _ in range(32)]
         threads = [threading.Thread(target=pour, args=(line, data), daemon=True) for line in lines]
         for thread in threads:
             thread.start()
@@ -162,7 +162,7 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     ext = {"topic": WIDE, "group": "wide", "timestamp": "1", "isForce": "true"}
     with contextlib.ExitStack() as stack:
-        members = [stack.enter_context(Line(address)) for _ in range(20)]
+        members = [stack.enter_context(RawConnection(address)) for _ in range(20)]
         for number, member in enumerate(members):
             member.ask(request(34, {}, heartbeat(["wide"], topics=[WIDE], client=f"w{number}")))
         readers = [threading.Thread(target=read_to_the_end, args=(each,), daemon=True) for each in members]
@@ -174,7 +174,7 @@ def _(address: str) -> None:
 @broker("a group of 4,000 members, asked for")
 def _(address: str) -> None:
     with contextlib.ExitStack() as stack:
-        lines = [stack.enter_context(Line(address)) for _ in range(4_000)]
+        lines = [stack.enter_context(RawConnection(address)) for _ in range(4_000)]
         for number, line in enumerate(lines):
             line.send(request(34, {}, heartbeat(["crowd"], client=f"m{number}")))
         for line in lines:

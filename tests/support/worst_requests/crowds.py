@@ -6,8 +6,8 @@ import threading
 from rocketeer.protocol.command import Command, encode, request
 from rocketeer.record.batch import BatchItem, encode_batch
 from support.hold import HONEST_TOPIC
+from support.raw_connection import RawConnection
 from support.senders import pull_header, send_header
-from support.wire import Line
 from support.worst_requests.catalogue import Attack, broker
 from support.worst_requests.pieces import FILLED, WIDE
 
@@ -22,7 +22,7 @@ def crowd(command: Command, size: int) -> Attack:
 
     def attack(address: str) -> None:
         with contextlib.ExitStack() as stack:
-            lines = [stack.enter_context(Line(address)) for _ in range(size)]
+            lines = [stack.enter_context(RawConnection(address)) for _ in range(size)]
             senders = [threading.Thread(target=line.send, args=(data[:-1],), daemon=True) for line in lines]
             for sender in senders:
                 sender.start()

@@ -4,8 +4,8 @@ from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import request
 from rocketeer.record.batch import BatchItem, encode_batch
+from support.raw_connection import RawConnection
 from support.senders import send_header
-from support.wire import Line
 from support.worst_requests.catalogue import EXTENDED, listed
 from support.worst_requests.pieces import ask, heartbeat, names
 
@@ -24,7 +24,7 @@ def _send(address: str, topic: str, count: int) -> None:
 def _filter(address: str, topic: str, groups: list[str], sql: str) -> None:
     for start in range(0, len(groups), 500):
         body = heartbeat(groups[start : start + 500], topics=[topic], sql=sql)
-        with Line(address) as line:
+        with RawConnection(address) as line:
             told = line.ask(request(34, {}, body))
         assert told.code == ResponseCode.SUCCESS, told.remark
 

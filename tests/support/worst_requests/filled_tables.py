@@ -10,8 +10,8 @@ from rocketeer.protocol.command import Command, encode, reply, request
 from rocketeer.protocol.recall_handle import RecallHandle
 from rocketeer.record.ids import parse_offset_msg_id
 from support.hold import HONEST_TOPIC
+from support.raw_connection import RawConnection
 from support.senders import pull_header, send_header
-from support.wire import Line
 from support.worst_requests.catalogue import broker, nameserver
 from support.worst_requests.name_server import registration
 from support.worst_requests.pieces import (
@@ -43,7 +43,7 @@ def _producers(client: str, groups: list[str]) -> Command:
 @broker("40 messages of 3 MB, delayed, due together")
 def _(address: str) -> None:
     send = request(310, send_header(HONEST_TOPIC, 0, "DELAY\x011\x02"), bytes(3 * MB))
-    with Line(address) as line:
+    with RawConnection(address) as line:
         for _ in range(40):
             line.ask(send)
     time.sleep(1.3)
@@ -53,7 +53,7 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     due_ms = int(time.time() * 1000) + 1_000
     send = request(310, send_header(HONEST_TOPIC, 0, f"TIMER_DELIVER_MS\x01{due_ms}\x02"), bytes(3 * MB))
-    with Line(address) as line:
+    with RawConnection(address) as line:
         for _ in range(40):
             line.ask(send)
     time.sleep(max(0.2, due_ms / 1000 + 0.5 - time.time()))
@@ -73,7 +73,7 @@ def _(address: str) -> None:
 
 @broker("30 transactions of 3 MB, asked after together")
 def _(address: str) -> None:
-    with Line(address) as producer, Line(address) as line:
+    with RawConnection(address) as producer, RawConnection(address) as line:
         producer.ask(_producers("halves", ["halves"]))
         threading.Thread(target=read_to_the_end, args=(producer,), daemon=True).start()
         properties = "TRAN_MSG\x01true\x02PGROUP\x01halves\x02"
@@ -105,7 +105,7 @@ def _(address: str) -> None:
 )
 def _(address: str) -> None:
     offsets = []
-    with Line(address) as line:
+    with RawConnection(address) as line:
         for number in range(500):
             properties = f"RETRY_TOPIC\x01{number}" + "r" * 30_000
             stored = line.ask(request(310, send_header(HONEST_TOPIC, 0, properties), b"x"))
@@ -120,7 +120,7 @@ def _(address: str) -> None:
 @broker("60 connections with 2,000 producer groups each, all asked for, then they close")
 def _(address: str) -> None:
     with contextlib.ExitStack() as stack:
-        lines = [stack.enter_context(Line(address)) for _ in range(60)]
+        lines = [stack.enter_context(RawConnection(address)) for _ in range(60)]
         for part in range(2):
             for line in lines:
                 line.send(_producers("c", names(f"p{part}-", 1_000)))
@@ -131,7 +131,7 @@ def _(address: str) -> None:
 
 @broker("5 heartbeats with 4,900 subscriptions of one group, asked for each time")
 def _(address: str) -> None:
-    with Line(address) as line:
+    with RawConnection(address) as line:
         for number in range(5):
             line.ask(request(34, {}, heartbeat(["wishes"], topics=names(f"wish{number}-", 4_900))))
             line.ask(request(203, {"consumerGroup": "wishes"}))
@@ -148,7 +148,7 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     table = b",".join(b'{"brokerName":"b","queueId":%d,"topic":"T"}:5' % queue for queue in range(250_000))
     body = b'{"messageQueueTable":{%b}}' % table
-    with Line(address) as member:
+    with RawConnection(address) as member:
         member.ask(request(34, {}, heartbeat(["teller"], client="teller")))
 
         def tell() -> None:
@@ -174,7 +174,7 @@ def _(address: str) -> None:
 
 @broker("100 held pulls that bring 1 MB each, in binary headers", memory_mb=32)
 def _(address: str) -> None:
-    with Control(address, timeout_s=60) as control, Line(address) as line:
+    with Control(address, timeout_s=60) as control, RawConnection(address) as line:
         control.create_topic("HeldBig", queues=1)
         pull = held_pull("HeldBig", 0, more="x" * 100_000)
         pull.body = bytes(1_000_000)
@@ -184,7 +184,7 @@ def _(address: str) -> None:
 
 @broker("150 held pulls with different SQL of 240 terms, and as many with 2,500 tags each", memory_mb=48)
 def _(address: str) -> None:
-    with Control(address, timeout_s=60) as control, Line(address) as line:
+    with Control(address, timeout_s=60) as control, RawConnection(address) as line:
         control.create_topic("HeldBig", queues=1)
         pulls = []
         for number in range(150):
@@ -265,7 +265,7 @@ def _(address: str) -> None:
 def _(address: str) -> None:
     with Control(address, timeout_s=60) as control:
         control.create_topic("Failing", queues=20_000)
-    with Line(address) as line:
+    with RawConnection(address) as line:
         line.ask(request(34, {}, heartbeat(["failing"])))
         sends = [request(310, send_header("Failing", queue, ""), b"x") for queue in range(20_000)]
         stored = [parse_offset_msg_id(answer.ext["msgId"])[1] for answer in line.ask_all(sends)]
@@ -320,7 +320,7 @@ def _(address: str) -> None:
 
 @nameserver("10 registrations with 1,000 topics whose names have 3,500 characters", memory_mb=32)
 def _(address: str) -> None:
-    with Line(address) as line:
+    with RawConnection(address) as line:
         for number in range(10):
             topics = [f"{number}-{topic}" + "x" * 3_500 for topic in range(1_000)]
             line.ask(registration("long", topics, number + 1))

@@ -6,7 +6,7 @@ import struct
 import time
 
 from rocketeer.protocol.command import request
-from support.wire import Line
+from support.raw_connection import RawConnection
 from support.worst_requests.catalogue import broker, nameserver
 from support.worst_requests.pieces import (
     MB,
@@ -68,7 +68,7 @@ def _(address: str) -> None:
     data = struct.pack(">iI", 16 * MB - 64, 0) + bytes(15_900_000)
     with contextlib.ExitStack() as stack:
         for _ in range(40):
-            line = stack.enter_context(Line(address))
+            line = stack.enter_context(RawConnection(address))
             with contextlib.suppress(OSError):
                 line.send(data)
         time.sleep(0.3)
@@ -77,7 +77,7 @@ def _(address: str) -> None:
 @broker("500 connections that come and go with half a frame")
 def _(address: str) -> None:
     for _ in range(500):
-        with Line(address) as line:
+        with RawConnection(address) as line:
             line.send(struct.pack(">iI", 1000, 0) + b"{")
 
 

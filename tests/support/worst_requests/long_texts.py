@@ -3,8 +3,8 @@
 import json
 
 from rocketeer.protocol.command import request
+from support.raw_connection import RawConnection
 from support.senders import send_header
-from support.wire import Line
 from support.worst_requests.catalogue import broker
 from support.worst_requests.pieces import MB, flood
 
@@ -21,7 +21,7 @@ def _(address: str) -> None:
 
 @broker("60 heartbeats that say in 1 MB how they filter", memory_mb=16)
 def _(address: str) -> None:
-    with Line(address) as line:
+    with RawConnection(address) as line:
         for number in range(60):
             subscription = {"topic": "T", "expressionType": "x" * (MB - 500)}
             consumer = {"groupName": f"kind{number}", "subscriptionDataSet": [subscription]}

@@ -12,8 +12,8 @@ from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.register import encode_registration
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, encode, request
+from support.raw_connection import RawConnection
 from support.tables import encode_topic_table
-from support.wire import Line
 from support.worst_requests.catalogue import nameserver
 from support.worst_requests.pieces import (
     MB,
@@ -69,7 +69,7 @@ def _(address: str) -> None:
 
 @nameserver("questions about 80,000 topics", memory_mb=200)
 def _(address: str) -> None:
-    with Line(address) as line:
+    with RawConnection(address) as line:
         line.ask(registration("lists", names("list-of-many-topics-", 80_000), 1))
         for code, ext in (
             (206, {}),
@@ -114,7 +114,7 @@ def _(address: str) -> None:
 
 @nameserver("2,000 brokers in clusters of their own that have one topic, asked for 20 times", memory_mb=128)
 def _(address: str) -> None:
-    with Line(address) as line:
+    with RawConnection(address) as line:
         commands = []
         for number in range(1_900):
             command = registration(f"own{number}", ["OnMany"], 1)
@@ -146,7 +146,7 @@ def _(address: str) -> None:
 
 @nameserver("8 times 20,000 topics registered and deleted, each time under new names", memory_mb=28)
 def _(address: str) -> None:
-    with Line(address) as line:
+    with RawConnection(address) as line:
         for number in range(8):
             topics = names(f"gone{number}-", 20_000)
             line.ask(registration("gone", topics, number + 1))

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from rocketeer.group.frames import Kind, frame
+from rocketeer.group.frames import FrameKind, frame
 from rocketeer.remoting.address import split_address
 from support.worst_requests.catalogue import HA_PORT, MEMBERS_PORT, listed
 from support.worst_requests.pieces import MB
@@ -91,7 +91,7 @@ def _(address: str) -> None:
 def _hello(address: str, epochs: list[tuple[int, int]], group: str = "", **fields: object) -> bytes:
     name, epoch = _group_and_epoch(address) if not group else (group, 1)
     hello = {"group": name, "member": 7, "incarnation": "x", "epoch": epoch, "epochs": epochs, "log_end": 0}
-    return frame(Kind.HELLO, epoch, 0, json.dumps(hello | fields, separators=(",", ":")).encode())
+    return frame(FrameKind.HELLO, epoch, 0, json.dumps(hello | fields, separators=(",", ":")).encode())
 
 
 def _group_and_epoch(address: str) -> tuple[str, int]:
@@ -137,7 +137,7 @@ def _(address: str) -> None:
     with _connections(address, 60) as socks:
         for number, sock in enumerate(socks):
             _send(sock, _hello(address, [], group=name, member=10 + number, epoch=epoch))
-        _together(socks, frame(Kind.ACK, epoch, 0) * 100_000)
+        _together(socks, frame(FrameKind.ACK, epoch, 0) * 100_000)
 
 
 @listed(MEMBERS_PORT, "200 connections that come with nonsense and go")

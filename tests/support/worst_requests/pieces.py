@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 from rocketeer.protocol.command import Command, encode, request
+from support.raw_connection import RawConnection
 from support.senders import pull_header
-from support.wire import Line
 
 MB = 1 << 20
 FILLED = "Filled"
@@ -28,7 +28,7 @@ def frame(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
 
 def ask(address: str, *commands: Command | bytes) -> list[Command | None]:
     """One after the other on one connection; None where the server closed it instead of answering."""
-    with Line(address) as line:
+    with RawConnection(address) as line:
         replies: list[Command | None] = []
         for command in commands:
             try:
@@ -43,11 +43,11 @@ def ask(address: str, *commands: Command | bytes) -> list[Command | None]:
 
 def flood(address: str, commands: Iterable[Command], last: Command | None = None) -> None:
     """All at once on one connection, then a question whose answer says that they are through."""
-    with Line(address) as line:
+    with RawConnection(address) as line:
         pour(line, b"".join(map(encode, commands)), last)
 
 
-def pour(line: Line, data: bytes, last: Command | None = None) -> None:
+def pour(line: RawConnection, data: bytes, last: Command | None = None) -> None:
     """Send without waiting for answers, and read them all the same: else the server would stop to read."""
     last = last or request(9999)
     sender = threading.Thread(target=line.send, args=(data + encode(last),), daemon=True)
@@ -87,7 +87,7 @@ def held_pull(topic: str, offset: int, **fields: str) -> Command:
     return request(11, pull_header(topic, 0, offset) | wait | fields)
 
 
-def read_to_the_end(line: Line) -> None:
+def read_to_the_end(line: RawConnection) -> None:
     with contextlib.suppress(OSError):
         while line.socket.recv(1 << 20):
             pass

@@ -4,10 +4,10 @@ from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import request
 from rocketeer.record.batch import BatchItem, encode_batch
-from support.cluster import Cluster
+from support.cluster import ServerCluster
 from support.hold import HONEST_TOPIC
+from support.raw_connection import RawConnection
 from support.senders import send_header
-from support.wire import Line
 from support.worst_requests.pieces import (
     COLLIDING,
     COLLIDING_MESSAGES,
@@ -24,10 +24,10 @@ CROWD_TOPICS = 200
 CROWD_PAIRS = 50_000
 
 
-def prepare(cluster: Cluster) -> None:
+def prepare(cluster: ServerCluster) -> None:
     """What the attacks find in the store."""
     properties = "".join(f"p{number}\x01{'v' * 20}\x02" for number in range(8))
-    with Control(cluster.broker, timeout_s=60) as control, Line(cluster.broker) as line:
+    with Control(cluster.broker, timeout_s=60) as control, RawConnection(cluster.broker) as line:
         for topic in (HONEST_TOPIC, FILLED, COLLIDING, "Heavy"):
             control.create_topic(topic, queues=1)
         control.create_topic(WIDE, queues=65_535)

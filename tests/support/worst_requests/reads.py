@@ -6,8 +6,8 @@ from rocketeer.bench.control import Control
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, encode, request
 from support.mutations import recorded_requests
+from support.raw_connection import RawConnection
 from support.senders import pull_header, send_header
-from support.wire import Line
 from support.worst_requests.catalogue import Attack, Worst, broker
 from support.worst_requests.pieces import (
     COLLIDING,
@@ -37,7 +37,7 @@ def _(address: str) -> None:
 
 @broker("40,000 held pulls of one connection, and a message", memory_mb=128)
 def _(address: str) -> None:
-    with Control(address, timeout_s=60) as control, Line(address) as line:
+    with Control(address, timeout_s=60) as control, RawConnection(address) as line:
         control.create_topic("HeldOne", queues=1)
         pull = encode(held_pull("HeldOne", 0))
         pour(line, pull * 40_000)
@@ -50,7 +50,7 @@ def _(address: str) -> None:
     with contextlib.ExitStack() as stack:
         control = stack.enter_context(Control(address, timeout_s=60))
         control.create_topic("HeldFilter", queues=1)
-        lines = [stack.enter_context(Line(address)) for _ in range(8)]
+        lines = [stack.enter_context(RawConnection(address)) for _ in range(8)]
         pull = encode(held_pull("HeldFilter", 0, subscription="a = 1 AND b = 2", expressionType="SQL92"))
         for line in lines:
             pour(line, pull * 5_000)

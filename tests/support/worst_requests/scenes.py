@@ -15,9 +15,9 @@ from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.bench.processes import ServerProcess
 from rocketeer.bench.protection import protected
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from rocketeer.config.ports import free_ports
-from rocketeer.console.users import Role, add_user
+from rocketeer.console.users import UserRole, add_user
 from support.cluster import TEST_CONF, running_cluster
 from support.grouped import GROUP_CONF
 from support.hold import COOKIE_VARIABLE, HONEST_TOPIC, Kind
@@ -80,7 +80,7 @@ def secured_scene(folder: Path) -> Iterator[Scene]:
     """A broker that asks for accounts, and speaks TLS with those who begin with it, as the honest client does."""
     with (
         protected(folder, acl=True, tls=True) as protection,
-        Cluster("ours", folder / "cluster", conf=TEST_CONF, protection=protection) as cluster,
+        ServerCluster("ours", folder / "cluster", conf=TEST_CONF, protection=protection) as cluster,
     ):
         with Control(cluster.broker, timeout_s=60) as control:
             control.create_topic(HONEST_TOPIC, queues=1)
@@ -93,7 +93,7 @@ def encrypted_scene(folder: Path) -> Iterator[Scene]:
     """A broker that speaks TLS with those who begin with it, slaves as well, and asks nobody who they are."""
     with (
         protected(folder, acl=False, tls=True) as protection,
-        Cluster("ours", folder / "cluster", conf=TEST_CONF, protection=protection) as cluster,
+        ServerCluster("ours", folder / "cluster", conf=TEST_CONF, protection=protection) as cluster,
     ):
         with Control(cluster.broker, timeout_s=60) as control:
             control.create_topic(HONEST_TOPIC, queues=1)
@@ -127,7 +127,7 @@ def group_scene(folder: Path) -> Iterator[Scene]:
 def console_scene(folder: Path) -> Iterator[Scene]:
     """A console where users sign in; one of them may look at things, and no more."""
     users = folder / "users"
-    add_user(users, *VIEWER, Role.VIEWER)
+    add_user(users, *VIEWER, UserRole.VIEWER)
     _, port = free_ports()
     with running_cluster(folder / "cluster") as cluster:
         command = [sys.executable, "-m", "rocketeer", "console", "-n", cluster.namesrv, f"--port={port}"]

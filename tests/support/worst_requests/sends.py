@@ -6,8 +6,8 @@ import struct
 from rocketeer.protocol.command import Command, request
 from rocketeer.record.batch import BatchItem, encode_batch
 from support.hold import HONEST_TOPIC
+from support.raw_connection import RawConnection
 from support.senders import pull_header, send_header
-from support.wire import Line
 from support.worst_requests.catalogue import broker
 from support.worst_requests.pieces import FILLED, ask, flood
 
@@ -61,7 +61,7 @@ def _(address: str) -> None:
     batches = _of_idempotent_producers(8)
     flood(address, batches, last=batches[0])
     with contextlib.ExitStack() as stack:
-        lines = [stack.enter_context(Line(address)) for _ in batches]
+        lines = [stack.enter_context(RawConnection(address)) for _ in batches]
         for line, batch in zip(lines, batches, strict=True):
             line.send(batch)
         for line in lines:

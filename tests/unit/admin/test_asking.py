@@ -4,16 +4,17 @@ import pytest
 
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import TRIES_MAX, Reachable, each_broker, on_each_broker
-from rocketeer.admin.results import Broker
+from rocketeer.admin.plans.nameservers import kv_of_each, put_kv_anywhere
+from rocketeer.admin.results import ClusterBroker
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.plans.effects import Call, Parallel, Plan
 from rocketeer.clock import SystemClock
-from rocketeer.errors import CallTimeout, ConnectFailed, RemotingError
+from rocketeer.errors import BadFrame, BrokerRefused, CallTimeout, ConnectFailed, NoNameServer, RemotingError
 from rocketeer.protocol.command import reply, request
 
-A = Broker("c", "broker-a", 0, "10.0.0.1:10911")
-B = Broker("c", "broker-b", 0, "10.0.0.2:10911")
+A = ClusterBroker("c", "broker-a", 0, "10.0.0.1:10911")
+B = ClusterBroker("c", "broker-b", 0, "10.0.0.2:10911")
 
 
 def context() -> AdminContext:
@@ -60,7 +61,7 @@ def outcome(plan: Plan[object], *results: object) -> object:
     return end.value.value
 
 
-def nothing(broker: Broker) -> Plan[str]:
+def nothing(broker: ClusterBroker) -> Plan[str]:
     yield Call(broker.address, request(28), 1.0)
     return ""
 
@@ -76,3 +77,42 @@ def test_a_change_nobody_took_is_an_error() -> None:
     next(plan)
     with pytest.raises(CallTimeout):
         plan.send([CallTimeout(A.address, 17, 1.0)])
+
+
+def test_a_silent_name_server_costs_its_share_of_the_time_and_one_that_answers_is_enough() -> None:
+    servers = [f"10.0.0.{number}:9876" for number in (7, 8, 9)]
+    plan = put_kv_anywhere(
+        AdminContext(NameServers(servers), RouteCache(), SystemClock(), 3.0), "N", "k", "v"
+    )
+    together = next(plan)
+    assert isinstance(together, Parallel)
+    assert [next(each).timeout_s for each in together.plans] == [1.0, 1.0, 1.0]
+    refused = BrokerRefused(1, "full", broker=servers[1])
+    with pytest.raises(StopIteration):
+        plan.send([CallTimeout(servers[0], 100, 1.0), refused, reply(request(100))])
+
+
+def test_a_value_no_name_server_takes_is_an_error() -> None:
+    servers = ["10.0.0.7:9876", "10.0.0.8:9876"]
+    for outcomes, error in (
+        ([CallTimeout(servers[0], 100, 1.0), BrokerRefused(1, "full", broker=servers[1])], BrokerRefused),
+        ([CallTimeout(each, 100, 1.0) for each in servers], NoNameServer),
+    ):
+        plan = put_kv_anywhere(
+            AdminContext(NameServers(servers), RouteCache(), SystemClock(), 2.0), "N", "k", "v"
+        )
+        next(plan)
+        with pytest.raises(error):
+            plan.send(outcomes)
+
+
+def test_what_no_name_server_says_is_an_error_and_no_answer() -> None:
+    servers = ["10.0.0.7:9876", "10.0.0.8:9876"]
+    for make in (
+        lambda context: put_kv_anywhere(context, "N", "k", "v"),
+        lambda context: kv_of_each(context, "N", "k"),
+    ):
+        plan = make(AdminContext(NameServers(servers), RouteCache(), SystemClock(), 2.0))
+        next(plan)
+        with pytest.raises(BadFrame):
+            plan.send([BadFrame("not a frame"), reply(request(100))])

@@ -4,27 +4,34 @@ import dataclasses
 
 from rocketeer.admin.health import (
     Finding,
-    Kind,
-    Limits,
+    FindingKind,
+    HealthLimits,
     broker_findings,
     group_findings,
     member_findings,
     rebalance_findings,
 )
-from rocketeer.admin.results import Broker, BrokerRuntime, Failure, GroupMembers, GroupSummary, PerBroker
+from rocketeer.admin.results import (
+    BrokerRuntime,
+    ClusterBroker,
+    GroupMembers,
+    GroupSummary,
+    NotAnswered,
+    PerBroker,
+)
 from rocketeer.errors import CallTimeout
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.connections import ClientConnection, GroupConnections
 from rocketeer.protocol.bodies.running_info import HeldQueue, RunningInfo
 
-A = Broker("c", "broker-a", 0, "10.0.0.1:10911")
+A = ClusterBroker("c", "broker-a", 0, "10.0.0.1:10911")
 QUEUE = MessageQueue("Orders", "broker-a", 0)
 NOW_MS = 1_000_000
-LIMITS = Limits(lag_max=100, disk_ratio_max=0.75, blocked_ms=60_000)
+LIMITS = HealthLimits(lag_max=100, disk_ratio_max=0.75, blocked_ms=60_000)
 
 
-def kinds(findings: list[Finding]) -> list[Kind]:
+def kinds(findings: list[Finding]) -> list[FindingKind]:
     return [each.kind for each in findings]
 
 
@@ -42,10 +49,10 @@ def running(held: HeldQueue | None = None, *, expression: str = "*", ordered: bo
 
 
 def test_a_silent_broker_and_a_full_disk_are_found() -> None:
-    silent = Failure("broker-b (10.0.0.2:10911)", CallTimeout("10.0.0.2:10911", 28, 3))
+    silent = NotAnswered("broker-b (10.0.0.2:10911)", CallTimeout("10.0.0.2:10911", 28, 3))
     full = PerBroker({A: BrokerRuntime({"commitLogDiskRatio": "0.91"})}, (silent,))
     found = broker_findings(full, LIMITS)
-    assert kinds(found) == [Kind.DEAD, Kind.DISK]
+    assert kinds(found) == [FindingKind.DEAD, FindingKind.DISK]
     assert "91% full" in found[1].text
     assert broker_findings(PerBroker({A: BrokerRuntime({"commitLogDiskRatio": "0.5"})}), LIMITS) == []
 
@@ -68,7 +75,7 @@ def test_lag_is_found_and_who_nobody_consumes_for_is_said() -> None:
 
 def test_a_member_that_holds_messages_and_finishes_none_is_stuck() -> None:
     stuck = HeldQueue(5, cached_count=3, last_consume_ms=NOW_MS - 60_001)
-    assert kinds(member_findings(members(running(stuck)), NOW_MS, LIMITS)) == [Kind.STUCK]
+    assert kinds(member_findings(members(running(stuck)), NOW_MS, LIMITS)) == [FindingKind.STUCK]
     for well in (
         HeldQueue(5, cached_count=3, last_consume_ms=NOW_MS - 59_000),
         HeldQueue(5, cached_count=0, last_consume_ms=0),
@@ -87,7 +94,7 @@ def test_members_that_subscribe_differently_are_found() -> None:
     assert member_findings(same, NOW_MS, LIMITS) == []
     differ = members(running(expression="a"), running(expression="b"))
     (found,) = member_findings(differ, NOW_MS, LIMITS)
-    assert found.kind is Kind.SUBSCRIPTIONS
+    assert found.kind is FindingKind.SUBSCRIPTIONS
     assert "10.0.0.0@x; 10.0.0.1@x" in found.text
 
 
@@ -104,5 +111,5 @@ def test_queues_nobody_has_and_queues_two_members_have_are_found() -> None:
 
 def test_who_did_not_tell_may_have_the_queue() -> None:
     found = members(running())
-    silent = Failure("member x", CallTimeout("10.0.0.2:10911", 307, 3))
+    silent = NotAnswered("member x", CallTimeout("10.0.0.2:10911", 307, 3))
     assert rebalance_findings(dataclasses.replace(found, failures=(silent,)), [QUEUE]) == []

@@ -12,9 +12,9 @@ from rocketeer.backup.manifest import read_manifest
 from rocketeer.backup.restoring import check, restore
 from rocketeer.backup.saving import RACY_NS, Saved, save
 from rocketeer.backup.source import Source, end_of_log
-from rocketeer.clock import ManualClock
 from rocketeer.errors import BackupError
 from rocketeer.store.message_store import MessageStore
+from support.clock import ManualClock
 from support.recovered import COUNT, check_whole, fill, numbers
 from support.stores import checkpoint_now, make_store
 

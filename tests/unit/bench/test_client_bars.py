@@ -1,7 +1,7 @@
 """How the rows of the client benchmark become bars: medians of rounds, and the other library's best way counts."""
 
 from rocketeer.bench.clients.bars import Ratio, client_bars, ratios
-from rocketeer.bench.clients.job import Job, Library, Mode, Stopwatch
+from rocketeer.bench.clients.job import ClientJob, Library, Mode, Stopwatch
 from rocketeer.bench.clients.memory import SAMPLES, Sample, growth_bytes
 from rocketeer.bench.clients.rows import ClientRun
 
@@ -52,7 +52,7 @@ def test_without_the_other_library_nothing_is_compared_with_it() -> None:
 
 
 def test_the_warm_up_is_not_counted() -> None:
-    job = Job(library="ours", mode="sync", namesrv="", topic="", group="", warmup_s=1.0, seconds=2.0)
+    job = ClientJob(library="ours", mode="sync", namesrv="", topic="", group="", warmup_s=1.0, seconds=2.0)
     watch = Stopwatch(job)
     start_s = watch.end_s - 3.0
     assert not watch.lap(start_s, start_s + 0.5, 1)

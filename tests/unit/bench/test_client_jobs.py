@@ -8,38 +8,38 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from rocketeer.bench.clients.job import BATCH, Figures, Job, Library, Mode
+from rocketeer.bench.clients.job import BATCH, ClientJob, Library, Mode, RunFigures
 from rocketeer.bench.control import Control
-from support.cluster import Cluster, running_cluster
+from support.cluster import ServerCluster, running_cluster
 from support.consuming import make_topic, until_sync
 
 HAS_CPP = importlib.util.find_spec("rocketmq") is not None
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     with running_cluster(tmp_path_factory.mktemp("jobs")) as running:
         yield running
 
 
-def run(job: Job) -> Figures:
+def run(job: ClientJob) -> RunFigures:
     done = subprocess.run(
         [sys.executable, "-m", "rocketeer.bench.clients.worker", msgspec.json.encode(job).decode()],
         capture_output=True,
         timeout=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Figures)
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=RunFigures)
 
 
 @pytest.mark.parametrize("mode", ["sync", "threads", "async", "oneway", "batch"])
 @pytest.mark.parametrize(
     "library", ["ours", pytest.param("cpp", marks=pytest.mark.skipif(not HAS_CPP, reason="no C++ client"))]
 )
-def test_what_is_counted_is_stored(cluster: Cluster, library: Library, mode: Mode) -> None:
+def test_what_is_counted_is_stored(cluster: ServerCluster, library: Library, mode: Mode) -> None:
     topic = f"Jobs-{library}-{mode}"
     make_topic(cluster, topic, queues=1)
-    job = Job(
+    job = ClientJob(
         library=library, mode=mode, namesrv=cluster.namesrv, topic=topic, group=f"G-{topic}", warmup_s=0.05,
         seconds=0.3, body_bytes=10, at_once=2,
     )  # fmt: skip

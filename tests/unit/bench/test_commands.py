@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rocketeer.bench.cli import app
-from rocketeer.bench.options import Shape, Start, Where
+from rocketeer.bench.options import BenchTarget, Shape, Start
 from rocketeer.option_groups import with_options
 
 COMMANDS = [
@@ -30,9 +30,9 @@ def test_what_the_documentation_names_is_there() -> None:
 
 
 def test_a_group_of_options_is_one_argument_of_the_function() -> None:
-    seen: list[tuple[Where, Shape, int]] = []
+    seen: list[tuple[BenchTarget, Shape, int]] = []
 
-    def command(where: Where, shape: Shape, extra: int = 7) -> None:
+    def command(where: BenchTarget, shape: Shape, extra: int = 7) -> None:
         seen.append((where, shape, extra))
 
     expanded = with_options(command)

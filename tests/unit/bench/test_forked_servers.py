@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from rocketeer.bench.processes import ServerFailed, ServerProcess
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from support.cluster import TEST_CONF
 from support.forked_servers import PROGRAM, Forked
 
@@ -17,11 +17,11 @@ _STARTS = """
 import sys, time
 from pathlib import Path
 from rocketeer.bench.processes import ServerProcess
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from support import forked_servers
 
 ServerProcess.launch = staticmethod(forked_servers.launch)
-cluster = Cluster("ours", Path(sys.argv[1]))
+cluster = ServerCluster("ours", Path(sys.argv[1]))
 cluster.start()
 print(cluster.namesrv_process.pid, cluster.broker_process.pid, flush=True)
 time.sleep(60)
@@ -29,7 +29,7 @@ time.sleep(60)
 
 
 def test_exit_codes_are_those_of_the_server(tmp_path: Path) -> None:
-    with Cluster("ours", tmp_path, conf=TEST_CONF) as cluster:
+    with ServerCluster("ours", tmp_path, conf=TEST_CONF) as cluster:
         assert isinstance(cluster.broker_process._process, Forked)
         assert cluster.broker_process.running
         cluster.kill_broker()
@@ -45,7 +45,7 @@ def test_what_is_read_before_its_first_line_is_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROCKETEER_PLAIN", "1")
-    with Cluster("ours", tmp_path, conf=TEST_CONF) as cluster:
+    with ServerCluster("ours", tmp_path, conf=TEST_CONF) as cluster:
         pid = cluster.broker_process.pid
         assert b"rocketeer.cli.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
         assert b"ROCKETEER_PLAIN=1" in Path(f"/proc/{pid}/environ").read_bytes()

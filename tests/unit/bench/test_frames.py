@@ -8,7 +8,7 @@ from rocketeer.bench.frames import (
     STAMP_WIDTH,
     PullRequests,
     Requests,
-    Target,
+    SendTarget,
     message_key,
 )
 from rocketeer.protocol.codes import RequestCode
@@ -20,7 +20,7 @@ from rocketeer.security.credentials import Credentials
 from rocketeer.security.signature import checking_signature, signed_content
 from rocketeer.steps import finish
 
-TARGET = Target(("bench4_0000", "bench4_0001", "bench4_0002"), 4)
+TARGET = SendTarget(("bench4_0000", "bench4_0001", "bench4_0002"), 4)
 
 
 def commands(data: bytes) -> list[Command]:
@@ -84,7 +84,7 @@ def test_a_pull_asks_for_32_messages_and_may_be_held(hold_ms: int, sys_flag: str
 
 
 def test_signed_requests_are_signed_as_rocketmqs_clients_do_it() -> None:
-    target = Target(("bench4_0000", "bench4_0001"), 4)
+    target = SendTarget(("bench4_0000", "bench4_0001"), 4)
     account = Credentials("rocketeer-bench", "a-long-secret")
     for batch in (False, True):
         requests = Requests(run=7, connection=3, target=target, body_bytes=64, batch=batch, account=account)

@@ -1,10 +1,10 @@
 """Percentiles of merged counts."""
 
-from rocketeer.bench.histogram import FAST_US, Counts, Latencies
+from rocketeer.bench.histogram import FAST_US, Latencies, LatencyCounts
 
 
 def counted(*values: int) -> dict[int, int]:
-    counts = Counts()
+    counts = LatencyCounts()
     for us in values:
         counts.add(us)
     return counts.sparse()
@@ -33,7 +33,7 @@ def test_slow_replies_are_counted_exactly() -> None:
 
 
 def test_forgetting_the_warm_up_keeps_the_array_a_loop_holds() -> None:
-    counts = Counts()
+    counts = LatencyCounts()
     held = counts.by_us
     counts.add(5)
     counts.add(FAST_US)

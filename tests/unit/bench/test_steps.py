@@ -2,7 +2,6 @@
 
 import base64
 import hmac
-import os
 from array import array
 
 import pytest
@@ -22,7 +21,6 @@ def reply(opaque: int, code: int = 0) -> bytes:
     return (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
 
 
-@pytest.mark.skipif(bool(os.environ.get("ROCKETEER_PLAIN")), reason="asked for plain Python")
 def test_the_steps_are_compiled_where_the_brokers_are() -> None:
     assert (steps.Frames is not steps_plain.Frames) == COMPILED
 
@@ -78,6 +76,24 @@ def test_a_server_that_answers_nothing_is_noticed(kind: type[steps_plain.Flight]
     assert flight.begin(FIRST_NUMBER, [1] * 8)
     assert not flight.begin(FIRST_NUMBER + 8, [1])
     assert flight.under_way == 8
+
+
+@given(st.integers(1, 20), st.data())
+def test_requests_leave_together_or_not_at_all(most: int, data: st.DataObject) -> None:
+    flights = steps.Flight(most), steps_plain.Flight(most)
+    by_us, number, waiting = array("I", bytes(4 * 10)), FIRST_NUMBER, list[int]()
+    for count in data.draw(st.lists(st.integers(0, 8), max_size=10)):
+        begun = [flight.begin(number, [1] * count) for flight in flights]
+        assert begun[0] == begun[1]
+        assert begun[0] or not waiting or len(waiting) + count > most or number + count - waiting[0] > most
+        if begun[0]:
+            waiting += range(number, number + count)
+            number += count
+        answered = data.draw(st.lists(st.sampled_from(waiting), unique=True)) if waiting else []
+        for flight in flights:
+            assert flight.end(b"".join(map(reply, answered)), 5_000, by_us, print)[0] == len(answered)
+        waiting = [each for each in waiting if each not in answered]
+        assert [(flight.under_way, flight.mismatched) for flight in flights] == [(len(waiting), 0)] * 2
 
 
 @given(st.integers(FIRST_NUMBER, 2**31 - 50), st.integers(0, 5), st.binary(min_size=1, max_size=80))

@@ -17,8 +17,8 @@ from rocketeer.remoting.client import RemotingClient
 from rocketeer.security.rules import BROKER_RULES
 from rocketeer.security.signature import SIGNATURE, Signer, sign, signed_content
 from support.broker import BrokerUnderTest, broker_at
+from support.raw_connection import RawConnection
 from support.senders import send_header
-from support.wire import Line
 
 WIRE = Path(__file__).parents[2] / "golden" / "data" / "wire"
 ACCOUNTS: list[dict[str, Any]] = [
@@ -277,7 +277,7 @@ async def test_a_large_request_is_looked_through_in_turns_and_those_behind_it_wa
                 command = request(RequestCode.SEND_MESSAGE_V2, send_header("TBW102", 0, ""), body)
                 command.ext = who.signed(command.ext, body)
                 asked.append(command)
-            with Line(broker.address) as line:
+            with RawConnection(broker.address) as line:
                 replies = await asyncio.to_thread(_ask_together, line, asked)
             assert [reply.opaque for reply in replies] == [command.opaque for command in asked]
             assert [reply.code for reply in replies] == [code, ResponseCode.SUCCESS]
@@ -288,6 +288,6 @@ async def test_a_large_request_is_looked_through_in_turns_and_those_behind_it_wa
                 assert ACL in (replies[0].remark or "")
 
 
-def _ask_together(line: Line, commands: list[Command]) -> list[Command]:
+def _ask_together(line: RawConnection, commands: list[Command]) -> list[Command]:
     line.send(b"".join(map(encode, commands)))
     return [line.reply() for _ in commands]

@@ -5,9 +5,15 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from rocketeer.clock import ManualClock
+import pytest
+
+from rocketeer.broker.clients import ClientTable
+from rocketeer.broker.features.administration.consume_queue import consume_queue_handlers
+from rocketeer.broker.features.filtering.filter_data import FilterTable
+from rocketeer.errors import RequestRefused
+from rocketeer.filter.bloom import BloomFilter
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.broker_stats import decode_broker_stats
 from rocketeer.protocol.bodies.connections import decode_producer_connections
@@ -21,9 +27,13 @@ from rocketeer.protocol.bodies.groups import decode_group_list
 from rocketeer.protocol.bodies.kv import decode_kv_table
 from rocketeer.protocol.bodies.producers import decode_producer_table
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, request
+from rocketeer.remoting.router import Connection
 from support.broker import BrokerUnderTest, broker_at
-from support.desk import heartbeat
+from support.clock import ManualClock
+from support.management_broker import heartbeat
 from support.recorded import recorded_command
+from support.stores import make_bounded_store, message
 
 WAIT_S = 60.0
 
@@ -168,6 +178,29 @@ async def test_entries_of_a_queue_say_what_a_group_wants_of_them(tmp_path: Path)
         assert (answer.code, answer.remark) == (1, "Index 3 of 0@Sales is not exist!")
         answer = await broker.ask(RequestCode.QUERY_CONSUME_QUEUE, asked | {"queueId": 3})
         assert (answer.code, answer.remark) == (1, "3@Sales is not exist!")
+
+
+async def test_entries_of_messages_that_are_not_confirmed_are_not_told(tmp_path: Path) -> None:
+    store, bound = make_bounded_store(tmp_path)
+    store.open()
+    ends = [store.append(message()).end for _ in range(3)]
+    bound.limit = ends[1]
+    table = FilterTable(BloomFilter(20, 32), ManualClock(), keep_dead_ms=0)
+    query = consume_queue_handlers(bound, ClientTable(), table)[RequestCode.QUERY_CONSUME_QUEUE]
+
+    def ask(index: int) -> Command:
+        fields = {"topic": "TopicTest", "queueId": "0", "index": str(index), "count": "9"}
+        answer = query(request(RequestCode.QUERY_CONSUME_QUEUE, fields), cast(Connection, None))
+        assert isinstance(answer, Command)
+        return answer
+
+    told = decode_queue_entries(ask(0).body)
+    assert (told.max_index, len(told.entries)) == (2, 2)
+    with pytest.raises(RequestRefused, match="Index 2 of"):
+        ask(2)
+    bound.advance(ends[2])
+    assert len(decode_queue_entries(ask(0).body).entries) == 3
+    store.close()
 
 
 async def test_units_beside_the_entries_are_told_with_their_bits(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from rocketeer.broker.features.idempotence.resends import Idempotence, Window
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.features.idempotence.resends import Idempotence, IdempotenceLimits
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, decode_frame, encode, request
@@ -95,11 +95,12 @@ class Writing:
 
     def __init__(self, folder: Path) -> None:
         self.store, _ = open_store(folder)
-        self.table = Idempotence(Window(ids=100), self.store, salt=b"salt")
-        self.writer = Writer(self.store, message_bytes_max=1 << 20, counters=Counters())
-        self.writer.resends.append(self.table.examining)
+        self.table = Idempotence(IdempotenceLimits(ids=100), self.store, salt=b"salt")
+        self.writer = Writer(
+            self.store, message_bytes_max=1 << 20, counters=Counters(), resends=[self.table.examining]
+        )
 
-    def begun(self, messages: list[PendingMessage], outcome: list[Put]) -> Steps[None]:
+    def begun(self, messages: list[PendingMessage], outcome: list[WriteResult]) -> Steps[None]:
         """All but the last step is done."""
         count = sum(1 for _ in self.counted(messages))
         steps = self.writer.putting_batch(messages, outcome.append)
@@ -123,7 +124,7 @@ class Writing:
 
 
 def test_an_id_that_another_connection_stores_meanwhile_is_stored_once(tmp_path: Path) -> None:
-    writing, outcome, meanwhile = Writing(tmp_path), list[Put](), list[Put]()
+    writing, outcome, meanwhile = Writing(tmp_path), list[WriteResult](), list[WriteResult]()
     steps = writing.begun(ids("a", "b", "c"), outcome)
     writing.writer.put(ids("b")[0], meanwhile.append)
     finish(steps)
@@ -133,7 +134,7 @@ def test_an_id_that_another_connection_stores_meanwhile_is_stored_once(tmp_path:
 
 
 def test_numbers_that_another_connection_stores_meanwhile_are_stored_once(tmp_path: Path) -> None:
-    writing, outcome, meanwhile = Writing(tmp_path), list[Put](), list[Put]()
+    writing, outcome, meanwhile = Writing(tmp_path), list[WriteResult](), list[WriteResult]()
     steps = writing.begun(numbers(0, 1, 2), outcome)
     finish(writing.writer.putting_batch(numbers(0, 1), meanwhile.append))
     finish(steps)
@@ -142,12 +143,12 @@ def test_numbers_that_another_connection_stores_meanwhile_are_stored_once(tmp_pa
 
 
 def test_what_was_found_in_tables_that_were_reset_counts_no_more(tmp_path: Path) -> None:
-    writing, outcome = Writing(tmp_path), list[Put]()
-    first = list[Put]()
+    writing, outcome = Writing(tmp_path), list[WriteResult]()
+    first = list[WriteResult]()
     finish(writing.writer.putting_batch(ids("a"), first.append))
     steps = writing.begun(ids("a", "b"), outcome)
     writing.table.reset(b"other salt")
     for entry in first[0].appended:
-        writing.table.see(entry)
+        writing.table.on_message(entry)
     finish(steps)
     assert writing.bodies() == [b"a", b"b"]

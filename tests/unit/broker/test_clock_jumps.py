@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock, SystemClock
+from rocketeer.clock import SystemClock
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command
 from rocketeer.store.expiry_clock import ExpiryClock
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.retention import RetentionPlan, RetentionRules, SegmentAge
 from support.broker import broker_at
+from support.clock import ManualClock
 from support.stores import make_store, message
 
 HOUR_MS = 3_600_000

@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rocketeer.clock import ManualClock
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data" / "wire"
 

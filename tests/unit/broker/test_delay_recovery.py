@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 
 COUNT = 40
 LEVELS = (1, 2, 3)

@@ -1,7 +1,7 @@
-"""Whichever way a message comes into the log, the same is derived from it: dispatchers see the same entries.
+"""Whichever way a message comes into the log, the same is derived from it: features see the same entries.
 
-Four ways: sends in bulk by the compiled engine, one by one by the general path, log bytes copied to a replica, and
-recovery from the log alone. (Without compiled modules the first is the second.)
+Four ways: sends in bulk by the compiled engine, one by one by the general path, log bytes copied to a replica, and the
+replay of what was stored before a start. (Without compiled modules the first is the second.)
 """
 
 import json
@@ -10,12 +10,18 @@ from typing import Any
 
 import msgspec
 
+from rocketeer.broker.feature import Replay
+from rocketeer.broker.replay import replay_log
+from rocketeer.compiled import COMPILED
 from rocketeer.config import BrokerRole
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.frame import JSON, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import encode_pending
+from rocketeer.record.skip import SkipFilter
 from rocketeer.store.dispatch import Dispatcher
+from rocketeer.store.message_store import MessageStore
 from support.sending import Sending, header, same
 from support.stores import make_store, message
 
@@ -32,6 +38,21 @@ def dispatchers(seen: Seen) -> list[Dispatcher]:
         Dispatcher(note("pointing to another"), pointing=True),
         Dispatcher(note("any of them"), frozenset({"Other"}), ("PID",), pointing=True),
     ]
+
+
+def replay(store: MessageStore, seen: Seen) -> None:
+    """The same selection, of what was stored before the start."""
+
+    def replay_of(each: Dispatcher) -> Replay:
+        def on_message(entry: DispatchEntry) -> None:
+            if each.wants(entry):
+                each.on_message(entry)
+
+        return Replay(
+            lambda: LogOffset(0), on_message, wanted=SkipFilter(each.topics, properties=each.properties)
+        )
+
+    replay_log(store, [replay_of(each) for each in dispatchers(seen)])
 
 
 def send(topic: str, queue: int, properties: str, body: bytes, *, batch: bool = False) -> bytes:
@@ -81,11 +102,11 @@ def test_dispatchers_see_the_same_by_every_way(tmp_path: Path) -> None:
 
     (tmp_path / "engine" / "checkpoint").unlink()
     again = make_store(tmp_path / "engine")
-    again.dispatchers.extend(dispatchers(recovered))
     for folder in ("consumequeue", "index"):
         for path in sorted((tmp_path / "engine" / folder).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
     again.open()
+    replay(again, recovered)
     again.close()
 
     # Each sees its messages in the log's order; in which order dispatchers take turns is nobody's business.
@@ -103,6 +124,34 @@ def by_dispatcher(seen: Seen) -> dict[str, list[DispatchEntry]]:
     return found
 
 
+def test_who_follows_each_queue_sees_all_sends_and_of_copies_one_of_each_queue_at_least(
+    tmp_path: Path,
+) -> None:
+    by_engine: list[DispatchEntry] = []
+    one_by_one: list[DispatchEntry] = []
+    copied: list[DispatchEntry] = []
+    fast = Sending(tmp_path / "engine", [], [Dispatcher(by_engine.append, each_queue=True)])
+    general = Sending(tmp_path / "general", [], [Dispatcher(one_by_one.append, each_queue=True)])
+    fast.serve_fast(REQUESTS + REQUESTS)
+    general.serve_general(REQUESTS + REQUESTS)
+    log = bytes(fast.store.log.read(0, fast.store.max_log_offset) or b"")
+    same(fast, general)
+    assert by_engine == one_by_one
+    assert len(by_engine) == 22, "each message"
+
+    replica = make_store(tmp_path / "replica", broker_role=BrokerRole.SLAVE)
+    replica.open()
+    replica.dispatchers.append(Dispatcher(copied.append, each_queue=True))
+    for at in range(0, len(log), 97):
+        replica.append_raw(LogOffset(at), log[at : at + 97])
+    assert [each for each in one_by_one if each in copied] == copied, "in the log's order, each once"
+    firsts = {(each.topic, each.queue_id): each for each in reversed(one_by_one)}
+    assert set(firsts.values()) <= set(copied)
+    if COMPILED:
+        assert len(copied) == len(firsts), "all others came in runs"
+    replica.close()
+
+
 def test_what_a_dispatcher_names_is_kept_off_the_engine(tmp_path: Path) -> None:
     seen: Seen = []
     sending = Sending(tmp_path, [], dispatchers(seen))
@@ -118,7 +167,7 @@ def test_what_a_dispatcher_names_is_kept_off_the_engine(tmp_path: Path) -> None:
     sending.store.close()
 
 
-def test_a_message_that_no_queue_can_have_is_shown_to_dispatchers_by_copying_and_by_recovery(
+def test_a_message_that_no_queue_can_have_is_shown_to_features_by_copying_and_by_a_replay(
     tmp_path: Path,
 ) -> None:
     record = encode_pending(
@@ -129,10 +178,12 @@ def test_a_message_that_no_queue_can_have_is_shown_to_dispatchers_by_copying_and
     recovered: Seen = []
     for seen in (copied, recovered):
         store = make_store(tmp_path, broker_role=BrokerRole.SLAVE)
-        store.dispatchers.extend(dispatchers(seen))
         store.open()
         if seen is copied:
+            store.dispatchers.extend(dispatchers(seen))
             store.append_raw(0, record)
+        else:
+            replay(store, seen)
         store.close()
         (tmp_path / "checkpoint").unlink()
     assert [who for who, _ in copied] == ["with a property"]

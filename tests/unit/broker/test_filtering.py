@@ -9,7 +9,6 @@ import pytest
 
 from rocketeer.broker.features.filtering.bloom_bits import FILTERS_MAX, BloomBits
 from rocketeer.broker.features.filtering.filter_data import FilterData, FilterTable
-from rocketeer.clock import ManualClock
 from rocketeer.errors import BadSqlExpression, RequestRefused
 from rocketeer.filter.bloom import BloomFilter
 from rocketeer.model.subscription import SQL92, ConsumeFromWhere, ConsumeType, MessageModel, Subscription
@@ -26,6 +25,7 @@ from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.steps import finish
 from rocketeer.store.consume_queue_ext import ExtUnit
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 from support.records import split_records
 from support.step_times import best_longest_step_ms, longest_step_ms
 
@@ -280,7 +280,7 @@ def test_a_group_that_left_is_kept_for_a_day(table: FilterTable, clock: ManualCl
     assert "U" not in json.loads(table.encode())["filterDataByTopic"]
     assert table.get("T", "G") is dead
     clock.advance(ms=86_400_000)
-    table.expire()
+    finish(table.refresh())
     assert [data.group for data in table] == ["H"]
 
 
@@ -331,7 +331,7 @@ def test_a_group_that_is_back_while_others_are_forgotten_keeps_what_it_wants_now
 
 def told(table: FilterTable) -> dict[str, str]:
     """What the file says: the group's expression by topic."""
-    topics = json.loads(table.told().whole())["filterDataByTopic"]
+    topics = json.loads(table.table_text().whole())["filterDataByTopic"]
     return {topic: text["groupFilterData"]["G"]["expression"] for topic, text in topics.items()}
 
 
@@ -426,8 +426,8 @@ def test_no_step_is_long_however_many_filters_a_topic_has(table: FilterTable) ->
         register(table, f"G{number}", [sql("a=1")])
     assert longest_step_ms(table.refresh()) < 5
     assert best_longest_step_ms(table.refresh) < 3, "nothing is to be made, and all are looked at"
-    assert best_longest_step_ms(lambda: table.told().joining()) < 3
-    topics = json.loads(table.told().whole())["filterDataByTopic"]
+    assert best_longest_step_ms(lambda: table.table_text().joining()) < 3
+    topics = json.loads(table.table_text().whole())["filterDataByTopic"]
     assert topics.keys() == {"T"}
     assert len(topics["T"]["groupFilterData"]) == MANY
     assert topics["T"]["topic"] == "T"

@@ -12,7 +12,7 @@ from rocketeer.broker.features.flow import FlowControl, WaitLimits
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import request
-from rocketeer.remoting.router import Brake
+from rocketeer.remoting.router import TemporaryGuard
 from rocketeer.store.commit_log import CommitLog
 from support.broker import broker_at
 from support.stores import message, open_store
@@ -26,7 +26,7 @@ class Bench:
 
     def __init__(self, limits: WaitLimits = LIMITS) -> None:
         self.now_s = 0.0
-        self.guard: Brake | None = None
+        self.guard: TemporaryGuard | None = None
         self.append_s = 0.0
         self.control = FlowControl(
             limits,
@@ -35,14 +35,14 @@ class Bench:
             now_s=lambda: self.now_s,
             probe_s=0.02,
         )
-        self.control.on_brake.append(self._set)
+        self.control.on_limiting.append(self._set)
         self.control.beat()
 
     def _take_append_s(self) -> float:
         taken_s, self.append_s = self.append_s, 0.0
         return taken_s
 
-    def _set(self, guard: Brake | None) -> None:
+    def _set(self, guard: TemporaryGuard | None) -> None:
         self.guard = guard
 
     def beat(self, late_ms: int = 0) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from rocketeer.broker.features.idempotence.producer_marks import Mark
-from rocketeer.broker.features.idempotence.resends import Idempotence, Window
+from rocketeer.broker.features.idempotence.producer_marks import ProducerMark
+from rocketeer.broker.features.idempotence.resends import Idempotence, IdempotenceLimits
 from rocketeer.broker.features.idempotence.snapshot import FILE_NAME, Snapshots
-from rocketeer.broker.writer import Put, Writer
-from rocketeer.clock import ManualClock
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.errors import StoreRefused
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe.counters import Counters
@@ -24,6 +23,7 @@ from rocketeer.record.timers import rolled_forward
 from rocketeer.store.dispatch import Dispatcher
 from rocketeer.store.message_store import MessageStore
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 from support.stores import BORN_HOST, SEGMENT_BYTES, make_store, message, open_store
 
 
@@ -269,10 +269,14 @@ async def test_a_number_with_another_message_is_refused(tmp_path: Path) -> None:
 def test_a_resend_waits_until_the_first_is_as_durable_as_asked_for(tmp_path: Path) -> None:
     waiting: list[tuple[int, Callable[[int], None]]] = []
     store, table = opened(tmp_path)
-    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters())
-    writer.resends.append(table.examining)
-    writer.durability.append(lambda end, done: waiting.append((end, done)))
-    outcomes: list[Put] = []
+    writer = Writer(
+        store,
+        message_bytes_max=1 << 20,
+        counters=Counters(),
+        resends=[table.examining],
+        durability=[lambda end, done: waiting.append((end, done))],
+    )
+    outcomes: list[WriteResult] = []
     for number in (0, 1, 0):
         message = PendingMessage("T", 0, 0, 0, 1, BORN_HOST, b"x", numbered(number).encode())
         writer.put(message, outcomes.append)
@@ -286,11 +290,10 @@ def test_a_resend_waits_until_the_first_is_as_durable_as_asked_for(tmp_path: Pat
 
 def test_a_resend_is_answered_while_the_disk_is_full(tmp_path: Path) -> None:
     store, table = opened(tmp_path)
-    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters())
-    writer.resends.append(table.examining)
+    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters(), resends=[table.examining])
 
-    def put(number: int) -> Put:
-        outcomes: list[Put] = []
+    def put(number: int) -> WriteResult:
+        outcomes: list[WriteResult] = []
         message = PendingMessage("T", 0, 0, 0, 1, BORN_HOST, b"x", numbered(number).encode())
         writer.put(message, outcomes.append)
         return outcomes[0]
@@ -312,13 +315,12 @@ async def test_a_running_broker_saves_its_tables_now_and_then(tmp_path: Path) ->
     path = tmp_path / "config" / FILE_NAME
 
     def started() -> Snapshots:
-        return Snapshots(Window(ids=100), store, clock, path=path, segment_bytes=SEGMENT_BYTES)
+        return Snapshots(IdempotenceLimits(ids=100), store, clock, path=path, segment_bytes=SEGMENT_BYTES)
 
     running = started()
     assert running.load() == 0
     running.loaded()
-    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters())
-    writer.resends.append(running.table.examining)
+    writer = Writer(store, message_bytes_max=1 << 20, counters=Counters(), resends=[running.table.examining])
     message = PendingMessage("T", 0, 0, 0, 1, BORN_HOST, b"x", numbered(0).encode())
     writer.put(message, lambda put: None)
     await running.keep()
@@ -333,7 +335,7 @@ async def test_a_running_broker_saves_its_tables_now_and_then(tmp_path: Path) ->
 
 def opened(folder: Path) -> tuple[MessageStore, Idempotence]:
     store, _ = open_store(folder)
-    return store, Idempotence(Window(ids=100), store, salt=b"salt")
+    return store, Idempotence(IdempotenceLimits(ids=100), store, salt=b"salt")
 
 
 def test_an_id_is_known_as_long_as_its_message_waits_however_often_that_is_rolled_forward(
@@ -345,19 +347,19 @@ def test_an_id_is_known_as_long_as_its_message_waits_however_often_that_is_rolle
         "PRODUCER_ID": "p", "DEDUP_ID": "order-7", "TIMER_OUT_MS": "9", "REAL_TOPIC": "T", "REAL_QID": "0",
     }  # fmt: skip
     first = store.append(message(b"x", TIMER_TOPIC, properties=waiting))
-    table.remember(Mark("p", None, "order-7"), "T", 0, first)
+    table.remember(ProducerMark("p", None, "order-7"), "T", 0, first)
     place = first
     for _ in range(3):
         stored = store.message_at(place.log_offset)
         assert stored is not None
         place = store.append(rolled_forward(stored))
-    found = table.find_id(Mark("p", None, "order-7"))
+    found = table.find_id(ProducerMark("p", None, "order-7"))
     assert found is not None
     assert found.log_offset == place.log_offset, "not in a file that is about to go"
-    started = Idempotence(Window(ids=100), store, salt=b"other")
+    started = Idempotence(IdempotenceLimits(ids=100), store, salt=b"other")
     for entry in store.scan(0):
-        started.see(entry)
-    found = started.find_id(Mark("p", None, "order-7"))
+        started.on_message(entry)
+    found = started.find_id(ProducerMark("p", None, "order-7"))
     assert found is not None
     assert found.log_offset == place.log_offset
     store.close()

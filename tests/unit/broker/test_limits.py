@@ -9,26 +9,30 @@ from typing import Any
 import pytest
 
 from rocketeer.broker import pull
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.held_pulls import HeldPulls
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.pull import accepts_of
 from rocketeer.broker.topics import TopicTable
-from rocketeer.clock import ManualClock
-from rocketeer.config import BrokerConfig, BrokerLimits
+from rocketeer.config import BrokerConfig, BrokerLimits, ServerLimits
 from rocketeer.errors import RequestRefused
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.register import encode_registration, join_registration
-from rocketeer.protocol.bodies.topics import encode_topic_entry
+from rocketeer.protocol.bodies.wire import encode_entry
 from rocketeer.protocol.codes import RequestCode, ResponseCode
+from rocketeer.protocol.command import Command, decode_frame
+from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.protocol.reply_template import ReplyTemplate
 from rocketeer.record.java_hash import tag_hash
+from rocketeer.remoting.address import split_address
 from rocketeer.steps import finish
 from support.broker import broker_at
-from support.desk import desk, heartbeat
+from support.clock import ManualClock
+from support.management_broker import heartbeat, management_broker
+from support.sending import header
 from support.tables import encode_group_table, encode_topic_table
 
 
@@ -63,7 +67,7 @@ def test_topics_appear_at_a_bounded_rate() -> None:
 
 
 def test_groups_that_appear_by_themselves_are_bounded() -> None:
-    table = GroupTable(config(groups=9), ManualClock())
+    table = ConsumerGroupTable(config(groups=9), ManualClock())
     for name in ("one", "two"):
         assert table.get_or_create(name)
     with pytest.raises(RequestRefused, match="limitGroups"):
@@ -108,7 +112,7 @@ def test_pairs_of_topic_and_group_are_bounded_and_known_ones_go_on() -> None:
 
 def test_a_table_made_of_entries_is_the_table_encoded_whole() -> None:
     clock = ManualClock()
-    topics, groups = TopicTable(config(), clock), GroupTable(config(), clock)
+    topics, groups = TopicTable(config(), clock), ConsumerGroupTable(config(), clock)
     topics.put(TopicConfig('T"1', 3, 4, 6, "MULTI_TAG", 2, True))
     topics.create_in_send_back("%RETRY%G", 1)
     topics.put(TopicConfig("gone"))
@@ -119,12 +123,12 @@ def test_a_table_made_of_entries_is_the_table_encoded_whole() -> None:
     for _ in range(2):
         assert topics.encode().encode() == encode_topic_table(topics.configs, topics.version)
         assert groups.encode().encode() == encode_group_table(groups.configs, groups.version)
-        again = TopicTable(config(), clock), GroupTable(config(), clock)
+        again = TopicTable(config(), clock), ConsumerGroupTable(config(), clock)
         again[0].decode(topics.encode())
         again[1].decode(groups.encode())
         topics, groups = again
     version = DataVersion(5, 6)
-    entries = map(encode_topic_entry, topics.configs.values())
+    entries = map(encode_entry, topics.configs.values())
     assert join_registration(entries, version) == encode_registration(topics.configs, version)
 
 
@@ -187,7 +191,7 @@ def test_names_of_offsets_are_bounded_together() -> None:
 
 
 async def test_subscriptions_and_names_of_clients_are_bounded() -> None:
-    async with desk(limits=BrokerLimits(subscription_bytes=2_000, client_groups=2)) as ours:
+    async with management_broker(limits=BrokerLimits(subscription_bytes=2_000, client_groups=2)) as ours:
         peer = await ours.peer()
 
         async def told(client: str, *groups: str, topics: int = 1) -> str:
@@ -203,7 +207,7 @@ async def test_subscriptions_and_names_of_clients_are_bounded() -> None:
         assert "limitClientGroups" in await told("c", "d", topics=0)
         assert await told("c", "a", "b", topics=1) == "", "known ones go on"
         assert "513 characters" in await told("c" * 513, "a")
-        async with desk() as other:
+        async with management_broker() as other:
             peer = await other.peer()
             assert "513 characters" in await told("c", "a" * 513)
             long = {"groupName": "a", "subscriptionDataSet": [{"topic": "T" * 513}]}
@@ -213,7 +217,7 @@ async def test_subscriptions_and_names_of_clients_are_bounded() -> None:
 
 
 async def test_every_text_of_a_subscription_counts_for_what_it_takes_in_memory() -> None:
-    async with desk(limits=BrokerLimits(subscription_bytes=50_000)) as ours:
+    async with management_broker(limits=BrokerLimits(subscription_bytes=50_000)) as ours:
         peer = await ours.peer()
 
         async def told(group: str, **subscription: Any) -> str:
@@ -235,7 +239,7 @@ async def test_every_text_of_a_subscription_counts_for_what_it_takes_in_memory()
 
 
 async def test_a_heartbeat_with_too_many_groups_is_refused_and_none_of_them_exists() -> None:
-    async with desk(limits=BrokerLimits(heartbeat_groups=3, heartbeat_subscriptions=4)) as ours:
+    async with management_broker(limits=BrokerLimits(heartbeat_groups=3, heartbeat_subscriptions=4)) as ours:
         peer = await ours.peer()
         refused = await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *"abcd"))
         assert "limitHeartbeatGroups" in (refused.remark or "")
@@ -251,7 +255,7 @@ async def test_a_heartbeat_with_too_many_groups_is_refused_and_none_of_them_exis
 
 
 async def test_a_connection_speaks_for_a_bounded_number_of_groups() -> None:
-    async with desk(limits=BrokerLimits(connection_groups=4)) as ours:
+    async with management_broker(limits=BrokerLimits(connection_groups=4)) as ours:
         peer = await ours.peer()
         assert (
             await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *"abc"))
@@ -264,7 +268,7 @@ async def test_a_connection_speaks_for_a_bounded_number_of_groups() -> None:
 
 async def test_a_large_heartbeat_is_served_whole_and_its_groups_leave_with_the_connection() -> None:
     names = [f"group-{number}" for number in range(900)]
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer, other = await ours.peer(), await ours.peer()
         assert (
             await peer.ask(RequestCode.HEART_BEAT, body=heartbeat("c", *names))
@@ -282,7 +286,7 @@ async def test_a_large_heartbeat_is_served_whole_and_its_groups_leave_with_the_c
 
 
 async def test_a_lock_of_too_many_queues_is_refused_and_a_large_one_is_served_whole() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         for count, served in ((4_000, True), (4_097, False)):
             queues = [{"topic": "T", "brokerName": "b", "queueId": number} for number in range(count)]
@@ -348,3 +352,29 @@ async def test_few_broker_ids_that_groups_are_sent_to_are_remembered_and_all_are
             pulled = await broker.pull("T")
             assert (pulled.code, pulled.ext["suggestWhichBrokerId"]) == (ResponseCode.SUCCESS, str(broker_id))
         assert templates() - before <= 20
+
+
+async def test_a_send_with_a_huge_header_that_comes_in_pieces_is_refused_and_those_around_it_are_not(
+    tmp_path: Path,
+) -> None:
+    limit = ServerLimits().header_bytes
+    async with broker_at(tmp_path) as broker:
+        await broker.send("T", b"x")
+        ext = {
+            "a": "PG", "b": "T", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": "", "j": "0",
+        }  # fmt: skip
+        small = [header(RequestCode.SEND_MESSAGE_V2, ext, opaque=opaque) for opaque in (1, 2, 3)]
+        small[1] = small[1][:-1] + b" " * limit + b"}"
+        data = b"".join(pack_frame(JSON, each, b"body") for each in small)
+        reader, writer = await asyncio.open_connection(*split_address(broker.address))
+        for at in range(0, len(data), 20_000):
+            writer.write(data[at : at + 20_000])
+            await asyncio.sleep(0.002)
+        splitter, replies = FrameSplitter(), dict[int, Command]()
+        while len(replies) < 3:
+            async with asyncio.timeout(20):
+                frames = splitter.feed(await reader.read(1 << 16))
+            replies |= {each.opaque: each for each in (decode_frame(*frame) for frame in frames)}
+        writer.close()
+        assert [replies[opaque].code == ResponseCode.SUCCESS for opaque in (1, 2, 3)] == [True, False, True]
+        assert "limitHeaderBytes" in (replies[2].remark or "")

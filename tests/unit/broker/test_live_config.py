@@ -7,7 +7,7 @@ import pytest
 from rocketeer.config.changing import changed_text
 from rocketeer.config.properties import parse_properties
 from rocketeer.model.topic import Perm
-from rocketeer.protocol.bodies.properties import decode_properties
+from rocketeer.protocol.bodies.properties import decode_settings
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from support.broker import BrokerUnderTest, broker_at
@@ -20,11 +20,11 @@ async def change(broker: BrokerUnderTest, **settings: object) -> Command:
 
 
 async def settings_of(broker: BrokerUnderTest) -> dict[str, str]:
-    return decode_properties((await broker.ask(RequestCode.GET_BROKER_CONFIG)).body)
+    return decode_settings((await broker.ask(RequestCode.GET_BROKER_CONFIG)).body)
 
 
 async def test_every_setting_that_rocketmq_tells_is_told(tmp_path: Path) -> None:
-    recorded = decode_properties(recorded_command("admin_getBrokerConfig", 26, reply=True).body)
+    recorded = decode_settings(recorded_command("admin_getBrokerConfig", 26, reply=True).body)
     async with broker_at(tmp_path) as broker:
         told = await settings_of(broker)
         assert set(recorded) - set(told) <= {"rocketmqHome", "namesrvAddr", "storePathCommitLog"}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.broker.locks import LOCK_LIFE_MS, JournaledLocks, QueueLocks
+from rocketeer.broker.locks import LOCK_LIFE_MS, ChangeTrackingLocks, QueueLockTable
 from rocketeer.model.queue import MessageQueue
 from rocketeer.steps import finish
 
@@ -12,7 +12,7 @@ NOW = 1_000_000
 
 
 def test_a_second_client_waits_until_the_owner_has_been_silent_for_a_minute() -> None:
-    locks = QueueLocks()
+    locks = QueueLockTable()
     assert locks.lock("G", "a", QUEUES, NOW) == QUEUES
     assert locks.lock("G", "b", QUEUES, NOW + LOCK_LIFE_MS) == []
     assert locks.lock("G", "b", QUEUES, NOW + LOCK_LIFE_MS + 1) == QUEUES
@@ -20,7 +20,7 @@ def test_a_second_client_waits_until_the_owner_has_been_silent_for_a_minute() ->
 
 
 def test_a_lock_renewed_in_time_is_never_lost() -> None:
-    locks = QueueLocks()
+    locks = QueueLockTable()
     for minute in range(10):
         now_ms = NOW + minute * LOCK_LIFE_MS
         assert locks.lock("G", "a", QUEUES, now_ms) == QUEUES
@@ -28,13 +28,13 @@ def test_a_lock_renewed_in_time_is_never_lost() -> None:
 
 
 def test_groups_do_not_lock_each_other_out() -> None:
-    locks = QueueLocks()
+    locks = QueueLockTable()
     assert locks.lock("G", "a", QUEUES, NOW) == QUEUES
     assert locks.lock("H", "b", QUEUES, NOW) == QUEUES
 
 
 def test_only_the_owner_can_unlock() -> None:
-    locks = QueueLocks()
+    locks = QueueLockTable()
     locks.lock("G", "a", QUEUES, NOW)
     locks.unlock("G", "b", QUEUES)
     assert locks.lock("G", "b", QUEUES, NOW) == []
@@ -43,7 +43,7 @@ def test_only_the_owner_can_unlock() -> None:
 
 
 def test_expired_locks_leave_nothing_behind() -> None:
-    locks = QueueLocks()
+    locks = QueueLockTable()
     locks.lock("G", "a", QUEUES, NOW)
     finish(locks.forgetting_expired(NOW + LOCK_LIFE_MS))
     assert len(locks) == 3
@@ -63,7 +63,7 @@ step = st.tuples(
 def test_a_queue_has_the_owner_who_took_it_last_while_it_was_free(
     steps: list[tuple[str, str, set[MessageQueue], int]],
 ) -> None:
-    locks = QueueLocks()
+    locks = QueueLockTable()
     expected: dict[MessageQueue, tuple[str, int]] = {}
     now_ms = NOW
     for action, client, queues, passed_ms in steps:
@@ -91,10 +91,10 @@ def test_a_queue_has_the_owner_who_took_it_last_while_it_was_free(
 
 def test_telling_a_peer_takes_nothing_from_what_was_made_to_be_saved() -> None:
     """Else it would be made once more, all of it in one step: whoever asked at the right moment held up everybody."""
-    locks = JournaledLocks(lambda: 0)
+    locks = ChangeTrackingLocks(lambda: 0)
     locks.lock("G", "c", [MessageQueue("T", "b", queue_id) for queue_id in range(5_000)], 0)
     finish(locks.refresh())
     made = locks._pieces
     told = finish(locks.encoding())
     assert locks._pieces is made
-    assert locks.told().whole() == told
+    assert locks.table_text().whole() == told

@@ -16,7 +16,7 @@ from rocketeer.protocol.bodies.heartbeat import (
 from rocketeer.protocol.bodies.locks import LockRequest, decode_locked_queues, encode_lock_request
 from rocketeer.protocol.bodies.topics import decode_topic_table
 from rocketeer.protocol.codes import ResponseCode
-from support.desk import assert_reply, desk, heartbeat
+from support.management_broker import assert_reply, heartbeat, management_broker
 
 CREATE = {"topic": "T", "readQueueNums": "4", "writeQueueNums": "2", "perm": "6", "order": "true"}
 
@@ -25,7 +25,7 @@ CREATE = {"topic": "T", "readQueueNums": "4", "writeQueueNums": "2", "perm": "6"
 
 
 async def test_a_heartbeat_makes_the_group_its_retry_topic_and_a_notice() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         first = await ours.peer()
         ours.groups.put(SubscriptionGroup("G", retry_queues=3))
         assert_reply(await first.ask(34, body=heartbeat("c1", "G", "H")))
@@ -42,14 +42,14 @@ async def test_a_heartbeat_makes_the_group_its_retry_topic_and_a_notice() -> Non
 
 
 async def test_a_group_nobody_consumes_in_is_refused_by_name() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         answer = await peer.ask(38, {"consumerGroup": "CG_nobody"})
         assert_reply(answer, ResponseCode.SYSTEM_ERROR, "no consumer for this group, CG_nobody")
 
 
 async def test_a_goodbye_and_a_closed_connection_are_told_to_those_who_stay() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peers = [await ours.peer() for _ in range(3)]
         for number, peer in enumerate(peers):
             await peer.ask(34, body=heartbeat(f"c{number}", "G"))
@@ -63,7 +63,7 @@ async def test_a_goodbye_and_a_closed_connection_are_told_to_those_who_stay() ->
 
 
 async def test_a_silent_client_is_closed_and_the_others_hear_of_it() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         silent, alive = await ours.peer(), await ours.peer()
         await silent.ask(34, body=heartbeat("c1", "G"))
         await alive.ask(34, body=heartbeat("c2", "G"))
@@ -77,18 +77,18 @@ async def test_a_silent_client_is_closed_and_the_others_hear_of_it() -> None:
 
 
 async def test_a_group_that_wants_no_notices_gets_none() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         ours.groups.put(SubscriptionGroup("G", notify_consumer_ids_changed_enable=False))
         await peer.ask(34, body=heartbeat("c1", "G"))
-        ours.clients.notices_enabled = False
+        ours.clients.enable_notices(False)
         await peer.ask(34, body=heartbeat("c1", "H"))
         await peer.ask(38, {"consumerGroup": "G"})
         assert peer.notices == []
 
 
 async def test_a_body_that_is_no_heartbeat_is_answered_and_costs_nothing_else() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         for body in (b"", b"not json", b"[]", b"{}"):
             for code in (34, 41, 42, 46, 200):
@@ -106,7 +106,7 @@ async def test_a_tag_filter_is_always_possible_another_as_its_compiler_says() ->
     def body(kind: str, expression: str) -> bytes:
         return encode_client_check(ClientCheck("c", "G", Subscription("T", expression, kind)))
 
-    async with desk() as plain, desk(check_expression=check) as clever:
+    async with management_broker() as plain, management_broker(check_expression=check) as clever:
         peer = await plain.peer()
         assert_reply(await peer.ask(46, body=body("TAG", "*")))
         assert_reply(
@@ -124,7 +124,7 @@ async def test_a_tag_filter_is_always_possible_another_as_its_compiler_says() ->
 
 
 async def test_a_committed_offset_is_found_again() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         where = {"consumerGroup": "G", "topic": "T", "queueId": "1"}
         assert_reply(await peer.ask(15, {**where, "commitOffset": "7"}))
@@ -133,7 +133,7 @@ async def test_a_committed_offset_is_found_again() -> None:
 
 
 async def test_a_new_group_starts_at_zero_only_where_a_queue_still_has_its_warm_beginning() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         where = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
         assert_reply(await peer.ask(14, where), offset="0")  # even for an unknown topic
@@ -146,7 +146,7 @@ async def test_a_new_group_starts_at_zero_only_where_a_queue_still_has_its_warm_
 
 
 async def test_the_ends_of_a_queue_are_the_stores() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         ours.store.ends["T", 0] = (5, 9)
         where, nowhere = {"topic": "T", "queueId": "0"}, {"topic": "NoSuchTopic", "queueId": "0"}
@@ -160,7 +160,7 @@ async def test_the_ends_of_a_queue_are_the_stores() -> None:
 
 
 async def test_a_request_without_its_queue_is_refused_by_the_fields_name() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         for queue in ({}, {"queueId": "abc"}):
             answer = await peer.ask(30, {"topic": "T", **queue})
@@ -172,7 +172,7 @@ async def test_a_request_without_its_queue_is_refused_by_the_fields_name() -> No
 
 
 async def test_a_topic_is_created_announced_listed_and_deleted() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         assert_reply(await peer.ask(17, CREATE), remark="not set any response code")
         assert ours.topics.get("T") == TopicConfig("T", 4, 2, 6, order=False), "order is not taken over"
@@ -187,7 +187,7 @@ async def test_a_topic_is_created_announced_listed_and_deleted() -> None:
 
 
 async def test_system_topics_and_bad_names_and_bad_numbers_are_refused() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         for name in ("TBW102", "broker-a", "DefaultCluster_REPLY_TOPIC"):
             remark = f"The topic[{name}] is conflict with system topic."
@@ -201,7 +201,7 @@ async def test_system_topics_and_bad_names_and_bad_numbers_are_refused() -> None
 
 
 async def test_a_group_is_created_listed_and_deleted_with_its_offsets() -> None:
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
         group = SubscriptionGroup("G", retry_max=3)
         assert_reply(await peer.ask(200, body=encode_group(group)))
@@ -222,7 +222,7 @@ async def test_a_group_is_created_listed_and_deleted_with_its_offsets() -> None:
 async def test_a_locked_queue_is_not_given_to_another_until_unlocked_or_expired() -> None:
     queues = frozenset(MessageQueue("T", "broker-a", number) for number in range(2))
 
-    async with desk() as ours:
+    async with management_broker() as ours:
         peer = await ours.peer()
 
         async def lock(client: str) -> frozenset[MessageQueue]:

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.features.members import MemberCalls
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.features.members.feature import members_feature
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.handlers.clients import ClientService
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
@@ -20,9 +19,9 @@ from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.connections import decode_group_connections
 from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat, encode_heartbeat
 from rocketeer.protocol.bodies.offsets import (
-    decode_member_status,
     decode_queue_offsets,
     encode_member_status,
+    reading_member_status,
 )
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply, request
@@ -30,7 +29,9 @@ from rocketeer.record.layout import StoredMessage, decode_record
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.remoting.router import Router
 from rocketeer.remoting.server import RemotingServer
+from rocketeer.steps import finish
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 from support.recorded import recorded_command
 
 GROUP = "CG_admin"
@@ -212,7 +213,7 @@ async def test_every_member_tells_how_far_it_is(tmp_path: Path) -> None:
             member.client.close()
     assert set(everybody) == {"10.0.0.1@m0", "10.0.0.1@m1"}
     assert set(one["consumerTable"]) == {"10.0.0.1@m1"}
-    assert decode_member_status(encode_member_status({queue: 1})) == {queue: 1}
+    assert finish(reading_member_status(encode_member_status({queue: 1}))) == {queue: 1}
 
 
 async def test_state_and_single_messages_are_passed_on_as_they_are(tmp_path: Path) -> None:
@@ -265,8 +266,8 @@ async def test_a_member_that_does_not_answer_in_time_is_told_of() -> None:
     config = BrokerConfig(broker_name="broker-a")
     table: Any = ClientTable()
     topics = TopicTable(config, clock)
-    service = ClientService(table, groups=GroupTable(config, clock), topics=topics, clock=clock)
-    calls = MemberCalls(
+    service = ClientService(table, groups=ConsumerGroupTable(config, clock), topics=topics, clock=clock)
+    members = members_feature(
         table,
         topics=topics,
         offsets=ConsumerOffsets(),
@@ -274,7 +275,7 @@ async def test_a_member_that_does_not_answer_in_time_is_told_of() -> None:
         broker_name="broker-a",
         relay_s=0.05,
     )
-    server = RemotingServer(Router({**service.handlers(), **calls.handlers()}).process)
+    server = RemotingServer(Router({**service.handlers(), **members.handlers}).process)
     await server.start("127.0.0.1", [0])
     async with RemotingClient() as asker:
         broker = BrokerUnderTest(f"127.0.0.1:{server.ports[0]}", asker)

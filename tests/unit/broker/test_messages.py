@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.frame import JSON, ROCKETMQ
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.ids import parse_offset_msg_id
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 from support.records import split_records
 
 SUSPEND = 2 | 4
@@ -35,8 +35,8 @@ async def test_a_sent_message_is_pulled_with_all_it_had(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "case", ["plain", "no properties", "odd separators", "repeated name", "compressed", "empty body"]
 )
-async def test_the_fast_and_the_general_path_store_the_same_bytes(tmp_path: Path, case: str) -> None:
-    """A binary header keeps a request off the fast path; the two brokers share a clock and nothing else."""
+async def test_plain_sends_and_the_general_path_store_the_same_bytes(tmp_path: Path, case: str) -> None:
+    """A binary header makes a send take the general path; the two brokers share a clock and nothing else."""
     properties = {
         "no properties": "",
         "odd separators": "\x02\x02A\x011\x02B\x02\x01C\x02TAGS\x01t\x02",
@@ -256,7 +256,7 @@ async def test_sync_flush_answers_when_the_disk_has_it_and_wait_false_does_not_w
         assert (await broker.send("T", b"x", properties="WAIT\x01false")).code == 0
 
 
-@pytest.mark.parametrize("serialize", [JSON, ROCKETMQ], ids=["fast path", "general path"])
+@pytest.mark.parametrize("serialize", [JSON, ROCKETMQ], ids=["fewer steps", "general path"])
 async def test_the_offset_that_was_sent_last_is_kept_whichever_request_carried_it(
     tmp_path: Path, serialize: int
 ) -> None:

@@ -19,7 +19,7 @@ from rocketeer.errors import PortInUse
 from rocketeer.observe.families import BROKER_FAMILIES, EXPORTER_FAMILIES
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.broker import BrokerUnderTest, broker_at
-from support.desk import heartbeat
+from support.management_broker import heartbeat
 from support.metrics import get, scrape
 from support.pairs import eventually, ha_address, slave_at
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from rocketeer.broker.clients import ClientTable
-from rocketeer.broker.handlers.offset_tables import OffsetTables
+from rocketeer.broker.features.administration.offset_tables import OffsetTables
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.protocol.bodies.groups import decode_group_list
@@ -17,6 +16,7 @@ from rocketeer.protocol.bodies.offsets import decode_corrections
 from rocketeer.protocol.command import request
 from rocketeer.remoting.router import Connection
 from rocketeer.steps import finish
+from support.clock import ManualClock
 from support.step_times import best_longest_step_ms
 
 GROUPS = 300_000

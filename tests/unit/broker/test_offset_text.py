@@ -4,7 +4,7 @@ import random
 import time
 
 from rocketeer.broker.offset_text import PART_QUEUES, OffsetText
-from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
+from rocketeer.broker.offsets import ChangeTrackingOffsets, ConsumerOffsets
 from rocketeer.protocol.bodies.offsets import decode_consumer_offsets
 from rocketeer.steps import Steps, finish
 from support.step_times import best_longest_step_ms
@@ -59,7 +59,7 @@ def test_ten_times_as_many_keys_take_about_ten_times_as_long() -> None:
 
 
 def told(text: OffsetText) -> dict[str, dict[int, int]]:
-    return decode_consumer_offsets(text.told().whole())
+    return decode_consumer_offsets(text.table_text().whole())
 
 
 def test_commits_without_end_do_not_keep_the_text_from_being_made() -> None:
@@ -78,9 +78,9 @@ def test_commits_without_end_do_not_keep_the_text_from_being_made() -> None:
         offsets.commit("H", "T", number % (3 * PART_QUEUES), number)
     else:
         raise AssertionError("it does not end")
-    assert decode_consumer_offsets(offsets.told().whole()).keys() == offsets.table.keys()
+    assert decode_consumer_offsets(offsets.table_text().whole()).keys() == offsets.table.keys()
     finish(offsets.refresh())
-    assert decode_consumer_offsets(offsets.told().whole()) == offsets.table
+    assert decode_consumer_offsets(offsets.table_text().whole()) == offsets.table
 
 
 def test_what_changed_before_a_pass_is_in_the_text_behind_it_whoever_makes_it_or_breaks_off() -> None:
@@ -120,7 +120,7 @@ def test_what_changed_before_a_pass_is_in_the_text_behind_it_whoever_makes_it_or
 
 
 def test_an_offset_that_is_committed_once_more_changes_nothing() -> None:
-    offsets = JournaledOffsets()
+    offsets = ChangeTrackingOffsets()
     offsets.commit("G", "T", 0, 5)
     finish(offsets.refresh())
     assert offsets.take_dirty()

@@ -161,11 +161,11 @@ class Looks:
         self.rows = 0
         whole, since = Block.rows, Block.since
 
-        def rows(self_: Block) -> block.Rows:
+        def rows(self_: Block) -> block.TimerRows:
             self.rows += len(self_)
             return whole(self_)
 
-        def some(self_: Block, place: block.Place) -> bytes:
+        def some(self_: Block, place: block.TimerKey) -> bytes:
             entries = since(self_, place)
             self.rows += len(entries) // ROW.itemsize
             return entries

@@ -7,12 +7,11 @@ from typing import cast
 import pytest
 
 from rocketeer.broker.feature import Feature
-from rocketeer.broker.features.timer.admission import TimerRules
+from rocketeer.broker.features.timer.admission import TimerRules, timer_admission_feature
 from rocketeer.broker.features.timer.feature import timer_feature
 from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer
-from rocketeer.clock import ManualClock
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.config import BrokerConfig
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -21,6 +20,7 @@ from rocketeer.protocol.recall_handle import RecallHandle
 from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.slices import InOrder
 from rocketeer.steps import Steps, finish
+from support.clock import ManualClock
 from support.stores import bodies, make_store, message, read_queue
 
 STRANGERS = 500
@@ -44,12 +44,17 @@ class Crowded:
         self.due_ms = self.clock.now_ms() + 60_000
         self.store = make_store(folder, self.clock)
         self.store.open()
-        self.writer = Writer(self.store, message_bytes_max=16 * 1024, counters=Counters())
+        rules = TimerRules(enabled=True, delay_ms_max=86_400_000, precision_ms=1)
+        self.writer = Writer(
+            self.store,
+            message_bytes_max=16 * 1024,
+            counters=Counters(),
+            rewrites=timer_admission_feature(rules, self.clock).rewrites,
+        )
         topics = TopicTable(BrokerConfig(), self.clock)
         for topic in ("Mine", "Theirs"):
             topics.create_in_send_back(topic, 1)
         self.feature: Feature = timer_feature(
-            TimerRules(enabled=True, delay_ms_max=86_400_000, precision_ms=1),
             RecallRules(enabled=True, broker_name="b", region="r"),
             folder=folder / "timer",
             flush_ms=1_000,
@@ -59,7 +64,6 @@ class Crowded:
             clock=self.clock,
             follows=False,
         )
-        self.writer.rewrites.extend(self.feature.rewrites)
         self.store.dispatchers.extend(self.feature.dispatchers)
         self.sender = Sender()
         for _ in range(STRANGERS):
@@ -67,7 +71,7 @@ class Crowded:
         self.send("Mine")
 
     def send(self, topic: str) -> None:
-        outcome: list[Put] = []
+        outcome: list[WriteResult] = []
         properties = {"UNIQ_KEY": "same", "TIMER_DELIVER_MS": str(self.due_ms)}
         self.writer.put(message(topic.encode(), topic, properties=properties), outcome.append)
         assert outcome[0].stored

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rocketeer.broker.feature import LeaderRegistration
 from rocketeer.broker.registration import PART_BYTES, PART_TOPICS, BrokerIdentity, Registration
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import SystemClock
@@ -56,11 +56,11 @@ async def name_server(
 
 @contextlib.asynccontextmanager
 async def registration(
-    settings: BrokerConfig, us: BrokerIdentity = US
+    settings: BrokerConfig, leading: LeaderRegistration | None = None
 ) -> AsyncIterator[tuple[Registration, TopicTable]]:
     topics = TopicTable(settings, SystemClock())
     client = RemotingClient()
-    made = Registration(settings, us, client=client, topics=topics)
+    made = Registration(settings, US, client=client, topics=topics, leading=leading)
     client.on_close.append(made.connection_lost)
     async with client:
         yield made, topics
@@ -93,7 +93,7 @@ async def test_every_name_server_knows_us_after_start_and_none_after_stop(tmp_pa
                 assert server.routes.version_of(US.address) == topics.version
             await ours.stop()
             for server in (one, two):
-                assert not server.routes.brokers()
+                assert not dict(server.routes.each_broker())
 
 
 async def test_a_created_topic_reaches_the_name_servers_by_itself(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_an_announced_topic_is_known_when_the_call_returns(tmp_path: Path)
         await ours.start()
         topics.put(TopicConfig("T", 3, 3))
         await ours.announce(topics.configs["T"])
-        route = server.routes.route("T")
+        route = finish(server.routes.routing("T"))
         assert route is not None
         assert route.queues[0].write_queues == 3
 
@@ -155,7 +155,7 @@ async def test_a_dead_name_server_is_logged_once_and_holds_up_nobody(
 
 
 def perm_of(server: NameServer, topic: str) -> int | None:
-    route = server.routes.route(topic)
+    route = finish(server.routes.routing(topic))
     return None if route is None else int(route.queues[0].perm)
 
 
@@ -196,7 +196,7 @@ async def test_a_name_server_without_room_for_a_topic_hears_of_the_others_and_is
             assert perm_of(server, "new") == 6
             assert len(caplog.records) == 2
         await ours.stop()
-        assert not server.routes.brokers(), "a goodbye"
+        assert not dict(server.routes.each_broker()), "a goodbye"
 
 
 async def test_the_order_configuration_of_the_name_server_makes_order_topics(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ async def test_a_leader_that_leaves_late_does_not_take_the_next_one_along(
         if masters is not None:
             data = BrokerData("DefaultCluster", "broker-a", masters)
             listener.answers[106] = {}, encode_cluster_info({"broker-a": data}, {})
-        leader = dataclasses.replace(US, epoch=3)
+        leader = LeaderRegistration(3, lambda: True)
         async with registration(config(listener.address), leader) as (ours, _):
             await ours.start()
             await ours.stop()
@@ -296,9 +296,12 @@ async def test_a_leader_that_leaves_late_does_not_take_the_next_one_along(
 
 
 async def test_a_leader_whose_lease_is_over_tells_nobody_that_it_leads() -> None:
-    async with Listener() as listener, registration(config(listener.address)) as (ours, topics):
+    is_current = True
+    leading = LeaderRegistration(3, lambda: is_current)
+    async with Listener() as listener, registration(config(listener.address), leading) as (ours, topics):
         await ours.start()
-        ours.is_current = lambda: False
+        assert listener.codes() == [103]
+        is_current = False
         await ours.refresh()
         topics.put(TopicConfig("T"))
         await ours.announce(topics.configs["T"])
@@ -368,7 +371,7 @@ async def test_very_many_topics_are_told_in_parts_that_fit_any_frame(tmp_path: P
         assert set(finish(server.routes.topics())) == set(topics.configs)
         assert server.routes.version_of(US.address) == topics.version
         topics.create_in_send_back("%RETRY%G", 1)
-        await until(lambda: server.routes.route("%RETRY%G") is not None)
+        await until(lambda: finish(server.routes.routing("%RETRY%G")) is not None)
         assert server.routes.version_of(US.address) == topics.version
         topics.put(TopicConfig("many-000007", 9, 9))
         await ours.announce(topics.configs["many-000007"])

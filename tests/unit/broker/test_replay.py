@@ -7,7 +7,7 @@ import pytest
 from rocketeer.broker.feature import Replay
 from rocketeer.broker.replay import replay_log
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.record.skip import Wanted
+from rocketeer.record.skip import SkipFilter
 
 
 def entry(log_offset: int, size: int = 100) -> DispatchEntry:
@@ -21,9 +21,9 @@ class WalkedLog:
 
     def __init__(self) -> None:
         self.walks: list[int] = []
-        self.wanted: Wanted | None = None
+        self.wanted: SkipFilter | None = None
 
-    def scan(self, start: int, wanted: Wanted | None = None) -> Iterator[DispatchEntry]:
+    def scan(self, start: int, wanted: SkipFilter | None = None) -> Iterator[DispatchEntry]:
         self.wanted = wanted
         self.walks.append(start)
         return (entry(offset) for offset in range(start, self.max_log_offset, 100))
@@ -57,10 +57,10 @@ def test_nothing_is_walked_when_every_table_is_up_to_date() -> None:
 
 def test_a_walk_passes_over_what_no_replay_wants() -> None:
     log = WalkedLog()
-    some = Replay(lambda: 0, lambda found: None, wanted=Wanted(frozenset({"A"}), properties=("p",)))
-    others = Replay(lambda: 0, lambda found: None, wanted=Wanted(prefixes=("%DLQ%",)))
+    some = Replay(lambda: 0, lambda found: None, wanted=SkipFilter(frozenset({"A"}), properties=("p",)))
+    others = Replay(lambda: 0, lambda found: None, wanted=SkipFilter(prefixes=("%DLQ%",)))
     replay_log(log, [some, others])
-    assert log.wanted == Wanted(frozenset({"A"}), ("%DLQ%",), ("p",))
+    assert log.wanted == SkipFilter(frozenset({"A"}), ("%DLQ%",), ("p",))
     replay_log(log, [some, Replay(lambda: 0, lambda found: None)])
     assert log.wanted is None, "one of them wants all"
 
@@ -72,14 +72,14 @@ def test_a_message_at_which_one_replay_fails_is_passed_over_and_told_with_its_pl
     seen: list[int] = []
     others: list[int] = []
 
-    def see(found: DispatchEntry) -> None:
+    def on_message(found: DispatchEntry) -> None:
         if found.log_offset in (100, 300):
             raise KeyError("strange")
         seen.append(found.log_offset)
 
     replay_log(
         WalkedLog(),
-        [Replay(lambda: 0, see), Replay(lambda: 0, lambda found: others.append(found.log_offset))],
+        [Replay(lambda: 0, on_message), Replay(lambda: 0, lambda found: others.append(found.log_offset))],
     )
     assert seen == [0, 200, 400]
     assert others == [0, 100, 200, 300, 400]
@@ -90,8 +90,8 @@ def test_a_message_at_which_one_replay_fails_is_passed_over_and_told_with_its_pl
 
 
 def test_a_disk_that_fails_is_no_fault_of_a_message() -> None:
-    def see(found: DispatchEntry) -> None:
+    def on_message(found: DispatchEntry) -> None:
         raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        replay_log(WalkedLog(), [Replay(lambda: 0, see)])
+        replay_log(WalkedLog(), [Replay(lambda: 0, on_message)])

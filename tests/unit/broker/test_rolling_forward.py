@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 
 from rocketeer.broker.feature import Feature
+from rocketeer.broker.features.delay.admission import delay_admission_feature
 from rocketeer.broker.features.delay.feature import delay_feature
-from rocketeer.broker.features.timer.admission import TimerRules
+from rocketeer.broker.features.timer.admission import TimerRules, timer_admission_feature
 from rocketeer.broker.features.timer.feature import timer_feature
 from rocketeer.broker.features.timer.recall import RecallRules
 from rocketeer.broker.replay import replay_log
-from rocketeer.broker.tables import AsksWhenSaved
+from rocketeer.broker.tables import NotifiedWhenSaved
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer
-from rocketeer.clock import ManualClock
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.config import BrokerConfig
 from rocketeer.observe.counters import Counters
 from rocketeer.record.delay_levels import DelayLevels
 from rocketeer.store import cleaning
+from support.clock import ManualClock
 from support.stores import bodies, make_store, message, read_queue
 
 HOUR_MS = 3_600_000
@@ -42,10 +43,17 @@ class Life:
             folder, clock, reserved_hours=KEPT_HOURS, delete_when=EVERY_HOUR, delay_levels=LEVELS, **config
         )
         self.store.open()
-        self.writer = Writer(self.store, message_bytes_max=16 * 1024, counters=Counters())
+        levels = DelayLevels.parse(LEVELS)
+        rules = TimerRules(enabled=True, delay_ms_max=40 * DAY_MS, precision_ms=1)
+        admitting = [timer_admission_feature(rules, clock), delay_admission_feature(levels)]
+        self.writer = Writer(
+            self.store,
+            message_bytes_max=16 * 1024,
+            counters=Counters(),
+            rewrites=[each for feature in admitting for each in feature.rewrites],
+        )
         self.features: list[Feature] = [
             timer_feature(
-                TimerRules(enabled=True, delay_ms_max=40 * DAY_MS, precision_ms=1),
                 RecallRules(enabled=True, broker_name="b", region="r"),
                 folder=folder / "timer",
                 flush_ms=1_000,
@@ -55,14 +63,13 @@ class Life:
                 clock=clock,
                 follows=False,
             ),
-            delay_feature(DelayLevels.parse(LEVELS), clock, self.store, self.writer, save_every_s=0.0),
+            delay_feature(levels, clock, self.store, self.writer, save_every_s=0.0),
         ]
-        self.writer.rewrites.extend(each for feature in self.features for each in feature.rewrites)
         self.tables = [each for feature in self.features for each in feature.state]
         for table in self.tables:
             if table.file_name in saved:
                 table.decode(saved[table.file_name])
-            if isinstance(table, AsksWhenSaved):
+            if isinstance(table, NotifiedWhenSaved):
                 table.saved()  # as a broker does within its first seconds
         replay_log(self.store, [each for feature in self.features for each in feature.replays])
         self.store.dispatchers.extend(each for feature in self.features for each in feature.dispatchers)
@@ -70,7 +77,7 @@ class Life:
         self.store.rolls.extend(each for feature in self.features for each in feature.rolls)
 
     def send(self, body: bytes, **properties: str) -> None:
-        outcome: list[Put] = []
+        outcome: list[WriteResult] = []
         self.writer.put(message(body, "T", properties=properties), outcome.append)
         assert outcome[0].stored, outcome
 

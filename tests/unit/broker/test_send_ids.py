@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rocketeer.broker.features.idempotence.resends import Window
+from rocketeer.broker.features.idempotence.resends import IdempotenceLimits
 from rocketeer.compiled import COMPILED
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.frame import JSON, pack_frame
@@ -17,7 +17,7 @@ from support.stores import memory_folder
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
-SMALL = Window(ids=12, numbers=3)
+SMALL = IdempotenceLimits(ids=12, numbers=3)
 """So that most ids fall out of it."""
 
 
@@ -73,7 +73,7 @@ def test_either_way_finds_the_same_resends(turns: list[bytes]) -> None:
 
 
 def test_new_ids_are_taken_in_bulk_and_known_ones_are_not(tmp_path: Path) -> None:
-    sending = Sending(tmp_path, [], known=Window())
+    sending = Sending(tmp_path, [], known=IdempotenceLimits())
     new = batch([named(str(at)) for at in range(5)]) + batch([named(str(at)) for at in range(5, 9)])
     assert sending.serve_fast(new) == len(new)
     assert sending.store.max_queue_offset("Known", 1) == 9
@@ -97,7 +97,7 @@ def test_new_ids_are_taken_in_bulk_and_known_ones_are_not(tmp_path: Path) -> Non
 )
 def test_an_id_that_comes_twice_in_one_turn_is_stored_once(data: bytes) -> None:
     with memory_folder() as folder:
-        fast, general = (Sending(Path(folder) / name, [], known=Window()) for name in "ab")
+        fast, general = (Sending(Path(folder) / name, [], known=IdempotenceLimits()) for name in "ab")
         fast.serve_fast(data)
         general.serve_general(data)
         assert fast.resends is not None
@@ -107,7 +107,7 @@ def test_an_id_that_comes_twice_in_one_turn_is_stored_once(data: bytes) -> None:
 
 def test_a_batch_that_was_not_taken_leaves_its_ids_free(tmp_path: Path) -> None:
     """The last message makes the batch other than plain, and the general way refuses all of it."""
-    sending = Sending(tmp_path, [], known=Window())
+    sending = Sending(tmp_path, [], known=IdempotenceLimits())
     refused = batch([named("1"), b"PRODUCER_ID\x01p\x02PRODUCER_SEQ\x017"])
     assert sending.serve_fast(refused) == 0
     assert sending.peer.commands()[0].code != 0
@@ -118,7 +118,9 @@ def test_a_batch_that_was_not_taken_leaves_its_ids_free(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_batch_with_ids_is_as_large_as_the_general_way_allows(more: int, tmp_path: Path) -> None:
-    sending = Sending(tmp_path, [], known=Window(), message_bytes_max=4 << 20, segment_bytes=16 << 20)
+    sending = Sending(
+        tmp_path, [], known=IdempotenceLimits(), message_bytes_max=4 << 20, segment_bytes=16 << 20
+    )
     data = batch([named(str(at)) for at in range(NAMED_BATCH_MAX + more)])
     assert sending.serve_fast(data) == (0 if more else len(data))
     assert sending.store.max_queue_offset("Known", 1) == (0 if more else NAMED_BATCH_MAX)
@@ -128,7 +130,7 @@ def test_a_batch_with_ids_is_as_large_as_the_general_way_allows(more: int, tmp_p
 def test_ids_wait_for_no_more_than_their_records(tmp_path: Path) -> None:
     """Replies that wait for the disk: the ids are known at once, a resend waits as the first did."""
     held: list[Any] = []
-    sending = Sending(tmp_path, [lambda end, answer: held.append((end, answer))], known=Window())
+    sending = Sending(tmp_path, [lambda end, answer: held.append((end, answer))], known=IdempotenceLimits())
     data = batch([named("1"), named("2")])
     assert sending.serve_fast(data) == len(data)
     assert sending.serve_fast(data) == 0

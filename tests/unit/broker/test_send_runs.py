@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketeer.compiled import COMPILED
+from rocketeer.config import ServerLimits
 from rocketeer.protocol.frame import JSON, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.remoting.connection import Connection
 from support.sending import CLAIMED, Sending, header, no_utf8, requests, same
-from support.stores import memory_folder
+from support.stores import bodies, memory_folder
 
 SEND = {
     "a": "group", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0", "i": "",
@@ -191,6 +192,18 @@ def test_long_properties_in_common_leave_no_room_and_lose_nothing(tmp_path: Path
     sending.store.close()
 
 
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_send_whose_header_is_above_the_limit_is_refused_by_either_way(tmp_path: Path, over: int) -> None:
+    limit = ServerLimits().header_bytes
+    head = header(310, SEND)
+    data = pack_frame(JSON, head[:-1] + b" " * (limit + over - len(head)) + b"}", b"body")
+    fast, general = Sending(tmp_path / "a", []), Sending(tmp_path / "b", [])
+    assert fast.serve_fast(data) == (0 if over else len(data))
+    general.serve_general(data)
+    assert fast.store.max_queue_offset("Known", 1) == 1 - over
+    same(fast, general)
+
+
 def test_an_incomplete_frame_is_left(tmp_path: Path) -> None:
     ext = {
         "a": "g", "b": "Known", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1", "h": "0", "i": "", "j": "0",
@@ -205,4 +218,23 @@ def test_an_incomplete_frame_is_left(tmp_path: Path) -> None:
     assert sending.plain_sends.serve_front(one + one[:-1], connection) == len(one)
     sending.end_turn()
     assert sending.store.max_queue_offset("Known", 1) == 1
+    sending.store.close()
+
+
+def test_when_memory_runs_out_nothing_is_stored_and_no_offset_is_given_twice(tmp_path: Path) -> None:
+    sending = Sending(tmp_path, [])
+    to_both = b"".join(pack_frame(JSON, header(310, SEND | {"e": queue_id}), b"x") for queue_id in ("0", "1"))
+    sending.serve_fast(to_both)
+    queues = sending.store.queue_table
+    with memoryview(queues.get("Known", 1)._tail):  # it cannot grow, as where there is no memory for it
+        before = [(queue.max_offset, queue.max_log_offset) for queue in queues], sending.store.max_log_offset
+        with pytest.raises(BufferError):
+            sending.serve_fast(to_both)
+        assert (
+            [(each.max_offset, each.max_log_offset) for each in queues],
+            sending.store.max_log_offset,
+        ) == before
+        assert queues.offsets_sum() == sum(queue.max_offset for queue in queues)
+    sending.serve_fast(to_both)
+    assert [len(bodies(sending.store, "Known", queue_id)) for queue_id in (0, 1)] == [2, 2]
     sending.store.close()

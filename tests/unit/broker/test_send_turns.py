@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketeer.clock import ManualClock
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import StoreRefused
 from rocketeer.model.topic import TopicConfig
@@ -16,6 +15,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.frame import JSON, FrameSplitter, pack_frame
 from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.remoting.connection import Connection
+from support.clock import ManualClock
 from support.sending import Peer, Sending, header, requests, same
 from support.stores import memory_folder
 
@@ -154,6 +154,31 @@ def test_a_bug_costs_the_turn_and_its_connections_and_nothing_else(tmp_path: Pat
     sending.store.close()
 
 
+def test_a_bug_while_reading_leaves_nothing_of_that_read_to_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending = Sending(tmp_path, [])
+    assert sending.plain_sends is not None
+    before, broken = Peer(40000), Peer(40001)
+    assert sending.read(plain(1), before)
+    ask = sending.topics.get
+
+    def get(topic: str) -> TopicConfig | None:
+        if topic == "Other":
+            raise RuntimeError("a bug")
+        return ask(topic)
+
+    monkeypatch.setattr(sending.topics, "get", get)
+    other = pack_frame(JSON, header(310, fields(3, 0) | {"b": "Other"}, opaque=3), b"body")
+    with pytest.raises(RuntimeError, match="a bug"):
+        sending.plain_sends.serve_front(plain(2) + other, cast(Connection, broken))
+    sending.end_turn()
+    assert sending.store.max_queue_offset("Known", 1) == 1
+    assert [each.opaque for each in before.commands()] == [1]
+    assert not broken.told
+    sending.store.close()
+
+
 def test_a_topic_that_changes_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     """What came before the change is stored with what was known then; no offset is given twice."""
     sending = Sending(tmp_path, [])
@@ -165,4 +190,4 @@ def test_a_topic_that_changes_in_the_middle_of_a_turn(tmp_path: Path) -> None:
     sending.end_turn()
     offsets = [command.ext["queueOffset"] for peer in peers for command in peer.commands()]
     assert offsets == ["0", "3", "1", "2"]
-    assert sending.store.queue_table.by_key["Known", 1].max_offset == 4
+    assert sending.store.queue_table.get("Known", 1).max_offset == 4

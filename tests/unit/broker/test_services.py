@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rocketeer.broker.feature import Periodic, Rest
+from rocketeer.broker.feature import IdlePause, Periodic
 from rocketeer.broker.services import Services
 
 WAIT_S = 30
@@ -127,7 +127,7 @@ async def test_an_idle_service_rests_until_it_is_woken() -> None:
         if len(runs) == 4:
             again.set()
 
-    rest = Rest(lambda: not busy, LONG_S)
+    rest = IdlePause(lambda: not busy, LONG_S)
     services = Services([Periodic("store", 0.001, run, rest)])
     services.start()
     await asyncio.wait_for(reached.wait(), WAIT_S)
@@ -143,7 +143,7 @@ async def test_an_idle_service_rests_until_it_is_woken() -> None:
 async def test_waking_a_service_that_does_not_rest_changes_nothing() -> None:
     reached = asyncio.Event()
     runs, run = counting(5, reached)
-    rest = Rest(lambda: False, LONG_S)
+    rest = IdlePause(lambda: False, LONG_S)
 
     def woken() -> None:
         rest.wake()
@@ -155,7 +155,7 @@ async def test_waking_a_service_that_does_not_rest_changes_nothing() -> None:
 
 async def test_a_service_that_wakes_itself_does_not_run_twice() -> None:
     reached = asyncio.Event()
-    rest = Rest(lambda: True, 0.001)
+    rest = IdlePause(lambda: True, 0.001)
     runs: list[int] = []
 
     def run() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rocketeer.broker.features.idempotence.producer_marks import read_sent
-from rocketeer.clock import ManualClock
 from rocketeer.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 from support.pairs import eventually, ha_address, slave_at
 from support.stores import message, open_store, read_queue
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from rocketeer.broker.features.group.table_position import Position, read_position
-from rocketeer.broker.locks import JournaledLocks
+from rocketeer.broker.locks import ChangeTrackingLocks
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.tables import TableKeeper
-from rocketeer.clock import ManualClock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.steps import Steps
+from support.clock import ManualClock
 from support.stores import message, open_store
 
 
@@ -47,7 +47,7 @@ class Speaking:
     """Says up to where in the log the other tables know."""
 
     file_name = "speaking.json"
-    speaks_of_others = True
+    saved_with_others = True
     log_offset = 7
 
     def encode(self) -> str:
@@ -124,7 +124,7 @@ async def test_the_position_beside_locks_has_no_record_that_they_have_not(tmp_pa
     """A member that was killed then had two owners of a queue, or one that had given it back."""
     clock = ManualClock()
     store, _ = open_store(tmp_path / "store", post=asyncio.get_running_loop().call_soon_threadsafe)
-    locks = JournaledLocks(clock.now_ms)
+    locks = ChangeTrackingLocks(clock.now_ms)
     position = Position(lambda: store.max_log_offset, known_until=LogOffset(0))
     keeper = TableKeeper(tmp_path / "config", store)
     keeper.add([locks, position])
@@ -143,7 +143,7 @@ async def test_the_position_beside_locks_has_no_record_that_they_have_not(tmp_pa
     assert store.max_log_offset > before
     await keeper.save_changed()
     assert read_position(tmp_path / "config" / position.file_name) == store.max_log_offset
-    saved = JournaledLocks(clock.now_ms)
+    saved = ChangeTrackingLocks(clock.now_ms)
     saved.decode((tmp_path / "config" / locks.file_name).read_text())
     assert saved.owner("First", MessageQueue("T", "b", 0), 0) == "d"
     store.close()

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.broker.groups import SYSTEM_GROUPS, GroupTable
+from rocketeer.broker.groups import SYSTEM_GROUPS, ConsumerGroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import ChangeKind, TopicChange, TopicTable
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.errors import BadBody
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.topic import Perm, TopicConfig
 from rocketeer.protocol.fastjson import loads
 from rocketeer.steps import finish
+from support.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "data"
 FOLDERS = [
@@ -32,8 +32,8 @@ def topic_table(config: BrokerConfig = CONFIG) -> TopicTable:
     return TopicTable(config, ManualClock())
 
 
-def group_table(config: BrokerConfig = CONFIG) -> GroupTable:
-    return GroupTable(config, ManualClock())
+def group_table(config: BrokerConfig = CONFIG) -> ConsumerGroupTable:
+    return ConsumerGroupTable(config, ManualClock())
 
 
 # --- RocketMQ's files ------------------------------------------------------------------------
@@ -156,6 +156,15 @@ def test_order_topics_are_exactly_those_the_name_servers_name() -> None:
     assert table.take_dirty()
     finish(table.ordering({"A": "broker-a:4"}))
     assert not table.take_dirty(), "nothing changed"
+
+
+def test_a_provisional_topic_is_as_ordered_as_it_says() -> None:
+    table = topic_table()
+    table.put(TopicConfig("A", order=True))
+    table.add_provisional(TopicConfig("A"))
+    table.add_provisional(TopicConfig("B", order=True))
+    finish(table.ordering({"A": "broker-a:4"}))
+    assert [topic.name for topic in table.configs.values() if topic.order] == ["A"]
 
 
 def test_the_brokers_own_names_are_system_topics() -> None:

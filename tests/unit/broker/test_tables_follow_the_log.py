@@ -13,12 +13,12 @@ from rocketeer.broker.features.timer.feature import Timers
 from rocketeer.broker.features.timer.snapshot import read_snapshot
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.writer import Writer
-from rocketeer.clock import ManualClock
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.store.dispatch import Dispatcher
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 from support.stores import make_store, message
 from support.stuck_disk import StuckDisk
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.protocol.recall_handle import RecallHandle
 from rocketeer.record.layout import StoredMessage
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 DAY_MS = 86_400_000
@@ -309,6 +309,18 @@ async def test_a_recalled_message_is_never_delivered_not_even_after_a_restart(tm
         await arrival(broker, "T")
         await settle()
         assert [message.body for message in await everything(broker, "T")] == [b"kept"]
+
+
+async def test_a_message_is_recalled_whose_id_holds_a_separator_of_names(tmp_path: Path) -> None:
+    """It was taken off the timers, and then neither recalled nor delivered."""
+    clock = ManualClock()
+    async with broker_at(tmp_path, clock=clock) as broker:
+        sent = await send_timed(broker, b"taken back", uniq="U\x011", TIMER_DELAY_MS=1_000)
+        answer = await recall(broker, sent.ext["recallHandle"])
+        assert (answer.code, answer.ext.get("msgId")) == (0, "U\x011")
+        clock.advance(ms=10_000)
+        await settle()
+        assert await everything(broker, "T") == []
 
 
 async def test_what_cannot_be_recalled_says_why(tmp_path: Path) -> None:

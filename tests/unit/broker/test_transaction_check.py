@@ -34,16 +34,16 @@ def test_it_is_set_aside_after_the_last_time_and_may_be_resumed(tmp_path: Path) 
     for _ in range(5):
         rig.round()
     assert len(peer.questions()) == 2
-    (aside,) = rig.aside()
-    assert aside.properties_dict()["REAL_TOPIC"] == TOPIC
+    (given_up,) = rig.given_up()
+    assert given_up.properties_dict()["REAL_TOPIC"] == TOPIC
     assert rig.end(half) == ENDED
     assert rig.progress() == (3, 0)
-    assert ok(rig.resume(aside.log_offset))
+    assert ok(rig.resume(given_up.log_offset))
     rig.round()
     (question,) = peer.questions()
     assert ok(rig.answer(question, COMMIT))
     assert rig.delivered() == [b"half"]
-    assert len(rig.aside()) == 1
+    assert len(rig.given_up()) == 1
 
 
 @pytest.mark.parametrize("limit", ["_entries_max", "_pairs_max", "_chars_max"])
@@ -84,7 +84,7 @@ def test_with_nobody_to_ask_it_waits_and_is_not_counted(rig: Rig) -> None:
     for _ in range(40):
         rig.round()
     assert len(rig.halves()) == 1
-    assert rig.aside() == []
+    assert rig.given_up() == []
     deaf = rig.join()
     deaf.unread_bytes = 1 << 30
     gone = rig.join()

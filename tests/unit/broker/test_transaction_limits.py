@@ -86,7 +86,7 @@ def test_when_too_many_wait_the_oldest_that_nobody_can_be_asked_after_are_set_as
         rig.prepare(key=f"K{n}", PGROUP=NOBODY, CHECK_IMMUNITY_TIME_IN_SECONDS="9" * 18)
     rig.round()
     rig.round()
-    assert [half.uniq_key for half in rig.aside()] == [f"K{n}" for n in range(21)]
+    assert [half.uniq_key for half in rig.given_up()] == [f"K{n}" for n in range(21)]
     assert len(rig.table.pending) == 50
     assert peer.questions()[0].ext["msgId"] == "mine", "nobody is immune meanwhile"
     assert ok(rig.end(mine))
@@ -107,13 +107,15 @@ def test_one_that_nobody_can_be_asked_after_waits_as_long_as_the_log_is_kept(
         rig.round(after_ms=HOURS_MS // 6)
         rig.end(rig.prepare(b"", "other"), ROLLBACK)
     assert 2 < sum(half.body == b"half" for half in rig.halves()) < 100, "moved on sometimes"
-    assert rig.aside() == []
+    assert rig.given_up() == []
     rig.round(after_ms=HOURS_MS // 3)
-    aside = rig.aside()
-    assert sorted(half.uniq_key or "" for half in aside) == ["K0", "K1"], "whatever its producer's clock said"
-    assert ok(rig.resume(aside[0].log_offset))
+    given_up = rig.given_up()
+    assert sorted(half.uniq_key or "" for half in given_up) == ["K0", "K1"], (
+        "whatever its producer's clock said"
+    )
+    assert ok(rig.resume(given_up[0].log_offset))
     rig.round()
-    assert len(rig.aside()) == 2, "an operator has it wait anew"
+    assert len(rig.given_up()) == 2, "an operator has it wait anew"
     rig.join(NOBODY)
     rig.round()
     assert times_asked(rig.halves()[-1]) == "1"
@@ -137,9 +139,9 @@ def test_one_without_room_for_our_notes_holds_up_nobody(rig: Rig, caplog: pytest
     (roll,) = rig.feature.rolls
     assert roll(list(rig.table.pending)[1]), "its file may go"
     rig.round()
-    assert [half.body for half in rig.aside()] == [b"full", b"full"]
+    assert [half.body for half in rig.given_up()] == [b"full", b"full"]
     assert [question.ext["msgId"] for question in peer.questions()] == ["K2"]
-    assert caplog.text.count("half message set aside") == 2
+    assert caplog.text.count("half message given up") == 2
 
 
 def test_one_that_retention_moves_on_is_counted(tmp_path: Path) -> None:
@@ -152,17 +154,17 @@ def test_one_that_retention_moves_on_is_counted(tmp_path: Path) -> None:
             pass
     assert [times_asked(half) for half in rig.halves()] == [None, "1", "2", "3"]
     rig.round()
-    assert len(rig.aside()) == 1
+    assert len(rig.given_up()) == 1
 
 
 def test_of_very_many_that_are_set_aside_some_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(ledger, "TOLD_ASIDE_MAX", 10)
+    monkeypatch.setattr(ledger, "LOGGED_MOVES_MAX", 10)
     rig = Rig(tmp_path, times_max=0)
     for n in range(30):
         rig.prepare(key=f"K{n}", TRANSACTION_CHECK_TIMES="1")
     rig.round()
-    assert len(rig.aside()) == 30
+    assert len(rig.given_up()) == 30
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 11
-    assert "count=30" in caplog.records[-1].getMessage()
+    assert caplog.records[-1].getMessage().startswith("half messages given up, not all told count=30")

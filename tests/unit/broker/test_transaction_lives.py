@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rocketeer.broker.features.transaction import messages
-from rocketeer.clock import ManualClock
 from rocketeer.model.topic import TRANS_HALF_TOPIC
 from rocketeer.record.layout import decode_record
+from support.clock import ManualClock
 from support.recordings import records_of
 from support.stores import BORN_HOST, message
 from support.transactions import COMMIT, ENDED, GROUP, ROLLBACK, TOPIC, Rig, ok
@@ -165,7 +165,7 @@ def lived_on(folder: Path, clock: ManualClock) -> list[bytes]:
     assert not rig.table.pending
     assert not rig.table.pending_ops
     delivered = rig.delivered()
-    assert rig.aside() == []
+    assert rig.given_up() == []
     rig.close()
     return delivered
 
@@ -177,17 +177,17 @@ def test_one_set_aside_is_set_aside_once(tmp_path: Path) -> None:
     rig.round()
     rig.save()
     rig.round()
-    assert len(rig.aside()) == 1
+    assert len(rig.given_up()) == 1
     again = Rig(rig.kill(tmp_path / "copy"), rig.clock, times_max=1)
     again.join()
     again.round()
-    assert len(again.aside()) == 1
+    assert len(again.given_up()) == 1
 
 
 def test_op_messages_of_rocketmq_5_name_several_halves(rig: Rig, tmp_path: Path) -> None:
     for n in range(4):
         rig.prepare(b"%d" % n, f"K{n}")
-    op = messages.settled(0, now_ms=0, store_host=BORN_HOST)
+    op = messages.op_message(0, now_ms=0, store_host=BORN_HOST)
     op.body = b"0,1,3,"
     rig.put(op, internal=True)
     rig = rig.reopened(tmp_path / "copy")

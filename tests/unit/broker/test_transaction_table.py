@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.broker.features.transaction.feature import CATCH_UP_HALVES
+from rocketeer.broker.features.transaction.admission import CATCH_UP_HALVES
 from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.errors import BadBody
 from support.transactions import COMMIT, ENDED, ROLLBACK, Rig, ok

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.model.topic import RETRY_PREFIX, TRANS_HALF_TOPIC
 from rocketeer.protocol.codes import ResponseCode
@@ -13,6 +12,7 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.layout import PendingMessage
 from rocketeer.record.properties import encode_properties
 from support.broker import broker_at
+from support.clock import ManualClock
 from support.stores import message
 from support.transactions import COMMIT, ENDED, ROLLBACK, TOPIC, UNKNOWN, Rig, ok
 
@@ -159,7 +159,7 @@ async def test_a_batch_is_never_transactional(tmp_path: Path) -> None:
 
 def test_refusals_reach_the_sender_of_a_message(rig: Rig) -> None:
     rejecting = Rig(rig.folder.parent / "other", rejected=True)
-    (rewrite,) = rejecting.feature.rewrites
+    (rewrite,) = rejecting.admission.rewrites
     with pytest.raises(RequestRefused):
         rewrite(rig.half())
     plain: PendingMessage = message(topic=TOPIC)

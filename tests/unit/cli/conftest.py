@@ -20,7 +20,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 # Above the ports of all other tests, below those the kernel hands out by itself, and a part for each process.
-FIRST_PORT, PORTS_EACH, PARTS = 30_000, 900, 3
+FIRST_PORT, PORTS_EACH, PARTS = 30_000, 690, 4
 
 
 @pytest.fixture

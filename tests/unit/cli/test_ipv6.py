@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer import Message, Producer, PullConsumer
-from rocketeer.observe.exposition import Body
+from rocketeer.observe.exposition import MetricsBody
 from rocketeer.observe.http import MetricsServer
 from rocketeer.record.flags import HOSTS_V6
 from support.shell import Shell, read_until, stop
@@ -117,8 +117,8 @@ def test_brokers_and_name_servers_take_ipv6_from_their_files(
 
 
 async def test_metrics_are_served_on_ipv6() -> None:
-    async def page() -> Body:
-        return Body.of(b"up 1\n")
+    async def page() -> MetricsBody:
+        return MetricsBody.of(b"up 1\n")
 
     server = MetricsServer("[::1]", 0, {"/metrics": page})
     await server.start()

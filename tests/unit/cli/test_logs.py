@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rocketeer.cli.logs import LINES_WAITING_MAX, Waiting, log_file
+from rocketeer.cli.logs import LINES_WAITING_MAX, BoundedQueueHandler, log_file
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
+from support.raw_connection import RawConnection
 from support.shell import Shell, read_until, stop
-from support.wire import Line
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def conf(shell: Shell, base_port: int) -> Path:
 
 
 def tell(port: int, code: int, body: str = "", **ext: str) -> Command:
-    with Line(f"127.0.0.1:{port}") as line:
+    with RawConnection(f"127.0.0.1:{port}") as line:
         return line.ask(request(code, ext, body.encode()))
 
 
@@ -92,7 +92,7 @@ def test_a_half_message_that_waits_is_not_said_every_round(shell: Shell, base_po
 
 def test_lines_that_a_slow_disk_does_not_take_are_dropped_and_counted() -> None:
     queue: SimpleQueue[Any] = SimpleQueue()
-    waiting = Waiting(queue)
+    waiting = BoundedQueueHandler(queue)
 
     def say(count: int) -> None:
         for number in range(count):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketeer.cli.java_options import without_java, words_of_variables
-from rocketeer.cli.shutdown import Kind, kind_of, our_servers
+from rocketeer.cli.shutdown import ServerKind, kind_of, our_servers
 from rocketeer.errors import ConfigError
 from support.shell import Shell, listens, read_until, stop
 
@@ -61,7 +61,7 @@ class TestPrograms:
         ).stdout
         assert next(row for row in config.splitlines() if "autoCreateTopicEnable" in row).endswith("false")
 
-        ours = {server.pid for server in our_servers(Kind.BROKER)}
+        ours = {server.pid for server in our_servers(ServerKind.BROKER)}
         assert broker.pid in ours
         assert names.pid not in ours
         done = self.run("mqshutdown", "broker", broker.pid)
@@ -237,10 +237,10 @@ def test_only_command_lines_of_ours_are_servers_of_ours(bin_folder: Path) -> Non
     stranger = bin_folder / "sub" / "mqbroker"
     stranger.parent.mkdir()
     stranger.write_text("#!/usr/bin/python3\nprint('another program of that name')\n")
-    assert kind_of([python, f"{bin_folder}/mqbroker", "-n", "x:1"]) is Kind.BROKER
-    assert kind_of([python, f"{bin_folder}/mqnamesrv"]) is Kind.NAMESRV
-    assert kind_of([python, f"{bin_folder}/rocketeer", "broker"]) is Kind.BROKER
-    assert kind_of([python, "-I", "-m", "rocketeer", "namesrv"]) is Kind.NAMESRV
+    assert kind_of([python, f"{bin_folder}/mqbroker", "-n", "x:1"]) is ServerKind.BROKER
+    assert kind_of([python, f"{bin_folder}/mqnamesrv"]) is ServerKind.NAMESRV
+    assert kind_of([python, f"{bin_folder}/rocketeer", "broker"]) is ServerKind.BROKER
+    assert kind_of([python, "-I", "-m", "rocketeer", "namesrv"]) is ServerKind.NAMESRV
     for words in (
         [],
         [python],

@@ -7,13 +7,13 @@ import pytest
 from rocketeer.client.aio.commit_order import CommitOrder
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
-from rocketeer.client.aio.offset_teller import TELL_S, OffsetTeller
+from rocketeer.client.aio.pull_offset_commits import PULL_COMMIT_S, PullOffsetCommits
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.plans.brokers import cluster_of
-from rocketeer.clock import ManualClock
 from rocketeer.model.queue import MessageQueue
 from rocketeer.remoting.client import RemotingClient
+from support.clock import ManualClock
 
 BATCH = 32
 
@@ -71,10 +71,10 @@ async def test_whoever_waits_is_not_overtaken() -> None:
     assert order.begin(queue(0))
 
 
-async def teller(clock: ManualClock) -> tuple[OffsetTeller, OffsetKeeper]:
+async def teller(clock: ManualClock) -> tuple[PullOffsetCommits, OffsetKeeper]:
     driver = AsyncDriver(RemotingClient())
     keeper = OffsetKeeper(driver, cluster_of("127.0.0.1:1", 3.0), ConsumerConfig("G"), now_ms=0)
-    return OffsetTeller(keeper, pull_batch=BATCH, now_s=clock.monotonic_s), keeper
+    return PullOffsetCommits(keeper, pull_batch=BATCH, now_s=clock.monotonic_s), keeper
 
 
 async def test_while_messages_wait_every_pull_tells_what_is_new() -> None:
@@ -110,7 +110,7 @@ async def test_at_the_end_of_a_queue_only_some_pulls_tell() -> None:
     assert told == [1, 1 + BATCH, 1 + 2 * BATCH], "for every pull's worth"
     keeper.table.update(queue(0), 2 * BATCH + 2)
     assert tells.begin(held) is None
-    clock.advance(ms=int(TELL_S * 1000))
+    clock.advance(ms=int(PULL_COMMIT_S * 1000))
     assert tells.begin(held) == 2 * BATCH + 2, "or after a while"
 
 
@@ -124,7 +124,7 @@ async def test_a_pull_that_was_not_answered_has_told_nothing() -> None:
     tells.end(held, 6, told=False)
     assert keeper.table.unsaved() == {queue(0): 6}
     assert tells.begin(held) is None, "a broker that does not answer is not asked without pause"
-    clock.advance(ms=int(TELL_S * 1000))
+    clock.advance(ms=int(PULL_COMMIT_S * 1000))
     assert tells.begin(held) == 6
 
 

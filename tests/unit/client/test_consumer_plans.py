@@ -13,12 +13,12 @@ from rocketeer.client.core.consumer_rules import parse_timestamp
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.received import split_messages
 from rocketeer.client.core.routes import RouteCache
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.effects import Call
 from rocketeer.client.plans.groups import consumer_ids, group_view, lock_queues, send_back
 from rocketeer.client.plans.offsets import committed_offset, start_offset
 from rocketeer.client.plans.pull import PullSettings, PullStatus, pull, pull_request
-from rocketeer.client.plans.reading import Reading
+from rocketeer.client.plans.reading import QueueQueries
 from rocketeer.errors import BrokerRefused, ConfigError, NoBroker
 from rocketeer.filter.tags import tag_subscription
 from rocketeer.model.queue import MessageQueue
@@ -32,11 +32,11 @@ QUEUE = MessageQueue("TopicTest", "broker-a", 3)
 MASTER, SLAVE = "127.0.0.1:10911", "127.0.0.1:10921"
 
 
-def cluster() -> Cluster:
+def cluster() -> ClusterRoutes:
     routes = RouteCache()
     brokers = (BrokerData("c", "broker-a", {0: MASTER, 1: SLAVE}),)
     routes.put("TopicTest", Route((QueueData("broker-a", 4, 4, 6),), brokers))
-    return Cluster(routes, NameServers(["ns:9876"]), 3.0)
+    return ClusterRoutes(routes, NameServers(["ns:9876"]), 3.0)
 
 
 class Script:
@@ -233,7 +233,7 @@ def test_members_and_their_subscriptions() -> None:
 def test_queues_are_named_without_their_namespace() -> None:
     where = cluster()
     where.routes.put("shop%T", Route((QueueData("broker-a", 1, 1, 6),), ()))
-    reading = Reading(ConsumerConfig("G", namespace="shop"), where)
+    reading = QueueQueries(ConsumerConfig("G", namespace="shop"), where)
     queues = Script().run(reading.queues("T"))
     assert queues == [MessageQueue("T", "broker-a", 0)]
     script = Script((19, OFFSETS))
@@ -244,6 +244,21 @@ def test_queues_are_named_without_their_namespace() -> None:
     )
     with pytest.raises(ConfigError, match="-1"):
         Script().run(reading.pull(queues[0], -1))
+
+
+@pytest.mark.parametrize("namespace", ["", "shop"])
+def test_what_is_no_queue_is_refused_before_anything_is_asked(namespace: str) -> None:
+    reading = QueueQueries(ConsumerConfig("G", namespace=namespace), cluster())
+    no_queue: Any = "orders"
+    for ask in (
+        lambda: reading.commit(no_queue, 5),
+        lambda: reading.pull(no_queue, 5),
+        lambda: reading.committed(no_queue),
+        lambda: reading.max_offset(no_queue),
+        lambda: reading.offset_at(no_queue, 0),
+    ):
+        with pytest.raises(ConfigError, match="'orders': it must be a MessageQueue"):
+            Script().run(ask())
 
 
 def test_a_time_is_read_as_local_time() -> None:

@@ -15,14 +15,14 @@ from rocketeer.errors import ClientClosed, ConnectFailed, RemotingError
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.remoting.client import RemotingClient
-from support.stage import Stage, silence, stage
+from support.scripted_broker import ScriptedBroker, scripted_broker, silence
 
 Run = Callable[[Callable[[], Plan[Any]]], Any]
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Stage]:
-    with stage({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as started:
+def peer() -> Iterator[ScriptedBroker]:
+    with scripted_broker({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as started:
         yield started
 
 
@@ -49,7 +49,7 @@ def beat() -> Command:
     return request(RequestCode.HEART_BEAT)
 
 
-def test_a_call_brings_its_reply(run: Run, peer: Stage) -> None:
+def test_a_call_brings_its_reply(run: Run, peer: ScriptedBroker) -> None:
     def plan() -> Plan[int]:
         first: Command = yield Call(peer.address, beat(), 3)
         yield Oneway(peer.address, beat())
@@ -60,7 +60,7 @@ def test_a_call_brings_its_reply(run: Run, peer: Stage) -> None:
     assert run(plan) == 0
 
 
-def test_what_goes_wrong_is_raised_inside_the_plan(run: Run, peer: Stage) -> None:
+def test_what_goes_wrong_is_raised_inside_the_plan(run: Run, peer: ScriptedBroker) -> None:
     def plan() -> Plan[list[str]]:
         seen = []
         for address, code in (("127.0.0.1:9", 34), ("no address", 34), (peer.address, 33)):
@@ -73,7 +73,7 @@ def test_what_goes_wrong_is_raised_inside_the_plan(run: Run, peer: Stage) -> Non
     assert run(plan) == ["ConnectFailed", "ConnectFailed", "CallTimeout"]
 
 
-def test_plans_side_by_side_bring_each_its_result_or_its_error(run: Run, peer: Stage) -> None:
+def test_plans_side_by_side_bring_each_its_result_or_its_error(run: Run, peer: ScriptedBroker) -> None:
     def one(number: int) -> Plan[int]:
         yield Call("127.0.0.1:9" if number == 3 else peer.address, beat(), 3)
         return number
@@ -85,7 +85,7 @@ def test_plans_side_by_side_bring_each_its_result_or_its_error(run: Run, peer: S
     assert run(plan) == [0, 1, 2, "ConnectFailed", 4, 5, 6, 7, 8]
 
 
-def test_plans_side_by_side_do_not_wait_for_each_other(run: Run, peer: Stage) -> None:
+def test_plans_side_by_side_do_not_wait_for_each_other(run: Run, peer: ScriptedBroker) -> None:
     def waits() -> Plan[None]:
         yield Sleep(0.3)
 
@@ -97,7 +97,7 @@ def test_plans_side_by_side_do_not_wait_for_each_other(run: Run, peer: Stage) ->
     assert run(plan) < 2.0  # one after the other: 2.4 s
 
 
-def test_what_a_plan_raises_reaches_the_caller(run: Run, peer: Stage) -> None:
+def test_what_a_plan_raises_reaches_the_caller(run: Run, peer: ScriptedBroker) -> None:
     def plan() -> Plan[None]:
         yield Call(peer.address, beat(), 3)
         raise ZeroDivisionError("mine")
@@ -174,7 +174,7 @@ async def test_tasks_share_one_run_and_its_outcome(error: Exception | None) -> N
 
 
 def test_threads_that_call_at_the_same_time_do_not_wait_for_each_other() -> None:
-    with stage({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as mute:
+    with scripted_broker({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as mute:
         driver = BlockingDriver()
 
         def ask() -> Plan[None]:
@@ -194,7 +194,7 @@ def test_threads_that_call_at_the_same_time_do_not_wait_for_each_other() -> None
 
 
 def test_a_closed_driver_wakes_its_threads_and_takes_no_more() -> None:
-    with stage({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as mute:
+    with scripted_broker({RequestCode.VIEW_MESSAGE_BY_ID: silence}) as mute:
         driver = BlockingDriver()
         errors: list[Exception] = []
 

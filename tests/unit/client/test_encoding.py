@@ -13,7 +13,6 @@ from rocketeer.client.core.encoding import Encoder, properties_text, split_batch
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.plans.send import Sender
-from rocketeer.clock import ManualClock
 from rocketeer.errors import InvalidTopic, MessageTooLarge
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
@@ -21,6 +20,7 @@ from rocketeer.record.batch import iter_batch
 from rocketeer.record.compression import decompress
 from rocketeer.record.ids import UniqKeys
 from rocketeer.record.properties import decode_properties
+from support.clock import ManualClock
 
 WIRE = Path(__file__).parents[2] / "golden" / "data" / "wire" / "producer.jsonl"
 

@@ -5,12 +5,17 @@ import pytest
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
 from rocketeer.client.core.nameservers import NameServers
-from rocketeer.client.core.queue_sequence import PendingSend, QueueSequence, dedup_id, identified, numbered
+from rocketeer.client.core.queue_sequence import (
+    PendingSend,
+    QueueSequence,
+    dedup_id,
+    with_producer_id,
+    with_sequence_number,
+)
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.idempotent import IdempotentSends, NotSent
 from rocketeer.client.plans.send import Sender
-from rocketeer.clock import ManualClock
 from rocketeer.errors import (
     OUTCOME_UNKNOWN,
     BrokerRefused,
@@ -27,6 +32,7 @@ from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
 from rocketeer.record.batch import iter_batch
 from rocketeer.record.ids import UniqKeys
+from support.clock import ManualClock
 from support.plans import Answer, Script
 
 QUEUE = MessageQueue("T", "a", 1)
@@ -88,7 +94,7 @@ def marks(outgoing: Outgoing) -> tuple[str, str]:
 
 def test_messages_are_numbered_also_in_batches() -> None:
     bench = Bench()
-    batch = numbered(bench.outgoing(b"a", b"b"), "p", 5)
+    batch = with_sequence_number(bench.outgoing(b"a", b"b"), "p", 5)
     properties = [item.properties.decode() for item in iter_batch(batch.body)]
     assert [text.split("PRODUCER_ID")[1] for text in properties] == [
         "\x01p\x02PRODUCER_SEQ\x015",
@@ -104,7 +110,9 @@ def test_a_batch_has_ids_of_its_own_or_none() -> None:
     named = [Message("T", b"x", properties={"DEDUP_ID": f"{number}"}) for number in range(2)]
     batch = bench.encoder.encode(named)
     assert dedup_id(batch) == "0"
-    assert all(b"PRODUCER_ID\x01p" in item.properties for item in iter_batch(identified(batch, "p").body))
+    assert all(
+        b"PRODUCER_ID\x01p" in item.properties for item in iter_batch(with_producer_id(batch, "p").body)
+    )
     assert dedup_id(bench.outgoing(b"a", b"b")) is None
     with pytest.raises(ClientError, match="all or none"):
         dedup_id(bench.encoder.encode([named[0], Message("T", b"x")]))
@@ -240,7 +248,7 @@ def test_a_message_with_an_id_is_sent_again_until_it_is_answered() -> None:
     bench = Bench()
     named = bench.encoder.encode(Message("T", b"x", properties={"DEDUP_ID": "1"}))
     script = Script([SILENT, DOWN, stored()])
-    script.run(bench.sends().by_id(identified(named, "p")))
+    script.run(bench.sends().by_id(with_producer_id(named, "p")))
     assert len(script.commands) == 3
     with pytest.raises(NotSent):
         Script([DOWN]).run(bench.sends().by_id(named))

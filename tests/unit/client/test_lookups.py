@@ -5,10 +5,9 @@ import pytest
 from rocketeer.client.core.config import ClientConfig
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.effects import Call
 from rocketeer.client.plans.lookups import Lookups
-from rocketeer.clock import ManualClock
 from rocketeer.errors import CallTimeout, MessageNotFound
 from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.protocol.codes import ResponseCode
@@ -17,6 +16,7 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.record.java_hash import java_hash
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.record.properties import encode_properties
+from support.clock import ManualClock
 from support.plans import Script
 
 HOST = encode_host("10.0.0.1", 10911)
@@ -44,7 +44,7 @@ def lookups(namespace: str | None = None) -> Lookups:
     for topic in ("T", "shop%T"):
         routes.put(topic, Route(queues, brokers))
     config = ClientConfig("G", namespace=namespace)
-    return Lookups(config, Cluster(routes, NameServers(("n:9876",)), 3.0), ManualClock())
+    return Lookups(config, ClusterRoutes(routes, NameServers(("n:9876",)), 3.0), ManualClock())
 
 
 def play(**bodies: bytes | Exception) -> Script:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocketeer.client.core.config import ConsumerConfig
-from rocketeer.client.core.flow import Limits
+from rocketeer.client.core.flow import PullLimits
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.model.queue import MessageQueue
@@ -123,7 +123,7 @@ def test_only_listeners_that_ran_too_long_are_overdue() -> None:
 
 def test_a_queue_waits_when_it_holds_too_much_of_anything() -> None:
     config = ConsumerConfig("G", queue_messages_max=2, queue_bytes_max=1000, span_max=10)
-    limits = Limits.of(config, ordered=False, queues_of_topic=1)
+    limits = PullLimits.of(config, ordered=False, queues_of_topic=1)
     held, messages = filled(0, 1)
     assert limits.reason_to_wait(held) is None
     held.put([message(2)], 3)
@@ -135,12 +135,12 @@ def test_a_queue_waits_when_it_holds_too_much_of_anything() -> None:
 
     spread, _ = filled(0, 11)
     assert "limit 10" in (limits.reason_to_wait(spread) or "")
-    ordered = Limits.of(config, ordered=True, queues_of_topic=1)
+    ordered = PullLimits.of(config, ordered=True, queues_of_topic=1)
     assert ordered.reason_to_wait(spread) is None
 
 
 def test_much_is_asked_for_only_while_much_waits_and_there_is_room() -> None:
-    limits = Limits.of(ConsumerConfig("G", queue_messages_max=1000), ordered=False, queues_of_topic=1)
+    limits = PullLimits.of(ConsumerConfig("G", queue_messages_max=1000), ordered=False, queues_of_topic=1)
     held, _ = filled(0)
     assert limits.to_ask_for(held, 32) == 32, "nothing waits"
     held.behind = 100
@@ -155,5 +155,5 @@ def test_much_is_asked_for_only_while_much_waits_and_there_is_room() -> None:
 
 def test_a_topics_limit_is_shared_by_its_queues() -> None:
     config = ConsumerConfig("G", topic_messages_max=100, topic_bytes_max=10)
-    limits = Limits.of(config, ordered=False, queues_of_topic=16)
+    limits = PullLimits.of(config, ordered=False, queues_of_topic=16)
     assert (limits.messages, limits.bytes) == (6, 1)

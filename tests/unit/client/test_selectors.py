@@ -3,11 +3,11 @@ import pytest
 from rocketeer.client.core.fault import FaultTable, away_ms
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
 from rocketeer.client.core.selectors import QueueById, by_hash, by_random, next_queue
-from rocketeer.clock import ManualClock
 from rocketeer.errors import ClientError
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import BrokerData, QueueData, Route
+from support.clock import ManualClock
 
 QUEUES = [MessageQueue("T", "a", number) for number in range(5)]
 MESSAGE = Message("T", b"x")

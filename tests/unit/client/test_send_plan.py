@@ -16,7 +16,6 @@ from rocketeer.client.core.send_result import SendStatus
 from rocketeer.client.plans.effects import Call, Plan, Sleep
 from rocketeer.client.plans.recall import recall_plan
 from rocketeer.client.plans.send import Sender, chooser
-from rocketeer.clock import ManualClock
 from rocketeer.errors import (
     BrokerRefused,
     CallTimeout,
@@ -37,6 +36,7 @@ from rocketeer.protocol.headers.send import SendMessageV2Header
 from rocketeer.protocol.recall_handle import RecallHandle
 from rocketeer.record.ids import UniqKeys
 from support.bodies import encode_route
+from support.clock import ManualClock
 from support.plans import Answer, Script
 
 NAMES = ("a", "b", "c")

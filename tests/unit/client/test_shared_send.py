@@ -37,7 +37,7 @@ def message(number: int = 0, **fields: Any) -> Message:
     return Message("T", b"%d" % number, **fields)
 
 
-class Desk:
+class HeldSends:
     """A producer's sends without a broker: batches are kept until the test answers them."""
 
     def __init__(
@@ -85,41 +85,66 @@ async def turns(count: int = 3) -> None:
 
 
 async def test_each_gets_its_part_of_the_batch(modules: Any) -> None:
-    desk = Desk(modules)
-    tasks = desk.begin(3)
+    held = HeldSends(modules)
+    tasks = held.begin(3)
     await turns()
-    assert [len(batch.messages) for batch in desk.batches] == [3], "the second and third join the first"
-    assert desk.limit.in_flight.count == 3
-    desk.answer(desk.batches[0])
+    assert [len(batch.messages) for batch in held.batches] == [3], "the second and third join the first"
+    assert held.limit.in_flight.count == 3
+    held.answer(held.batches[0])
     results = await asyncio.gather(*tasks)
     assert [(each.message_id, each.offset_message_id, each.queue_offset) for each in results] == [
         ("id0", "place0", 70),
         ("id1", "place1", 71),
         ("id2", "place2", 72),
     ]
-    assert desk.limit.in_flight.count == 0
+    assert held.limit.in_flight.count == 0
 
 
 async def test_a_batch_of_one_has_its_result_as_it_is(modules: Any) -> None:
-    desk = Desk(modules)
-    (task,) = desk.begin()
+    held = HeldSends(modules)
+    (task,) = held.begin()
     await turns()
     result = SendResult(SendStatus.FLUSH_DISK_TIMEOUT, "a", "b", QUEUE, 1, recall_handle="r")
-    desk.module.finish(desk.batches[0].waiters, result)
+    held.module.finish(held.batches[0].waiters, result)
     assert await task is result
-    assert desk.limit.in_flight.count == 0
+    assert held.limit.in_flight.count == 0
 
 
 async def test_one_place_in_the_log_may_stand_for_all(modules: Any) -> None:
-    desk = Desk(modules)
-    tasks = desk.begin(2)
+    held = HeldSends(modules)
+    tasks = held.begin(2)
     await turns()
-    desk.module.finish(desk.batches[0].waiters, SendResult(SendStatus.SEND_OK, "x,y", "first", QUEUE, 5))
+    held.module.finish(held.batches[0].waiters, SendResult(SendStatus.SEND_OK, "x,y", "first", QUEUE, 5))
     assert [each.offset_message_id for each in await asyncio.gather(*tasks)] == ["first", "first"]
 
 
+async def test_ids_of_another_number_than_messages_are_nobodys(modules: Any) -> None:
+    held = HeldSends(modules)
+    tasks = held.begin(2)
+    await turns()
+    for ids in ("x", "x,y,z"):
+        with pytest.raises(ValueError, match="ids for 2 messages"):
+            held.module.finish(held.batches[0].waiters, SendResult(SendStatus.SEND_OK, ids, "p", QUEUE, 5))
+    assert held.limit.in_flight.count == 2
+    held.answer(held.batches[0])
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
+def test_compiled_and_plain_have_the_same_names() -> None:
+    plain, compiled = (pair[0] for pair in MODULES)
+    for name in ("Batch", "JoinRule", "SharedSends"):
+        assert names_of(getattr(plain, name)) == names_of(getattr(compiled, name))
+    of_future = names_of(asyncio.Future)
+    assert names_of(compiled.SharedSend) | of_future == names_of(plain.SharedSend)
+
+
+def names_of(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
 async def test_other_terms_are_another_batch(modules: Any) -> None:
-    desk = Desk(modules)
+    held = HeldSends(modules)
     asked: list[tuple[Message, MessageQueue | None, float | None]] = [
         (message(), None, None),
         (message(), None, 3.0),
@@ -130,148 +155,148 @@ async def test_other_terms_are_another_batch(modules: Any) -> None:
         (message(), None, None),
     ]
     for sent, queue, timeout_s in asked:
-        desk.sends.share(sent, queue, timeout_s)
-    assert [len(batch.messages) for batch in desk.batches] == [1, 1, 1, 1, 1, 2]
+        held.sends.share(sent, queue, timeout_s)
+    assert [len(batch.messages) for batch in held.batches] == [1, 1, 1, 1, 1, 2]
 
 
 async def test_a_full_batch_leaves_and_the_next_one_begins(modules: Any) -> None:
-    desk = Desk(modules, places=5000)
+    held = HeldSends(modules, places=5000)
     for _ in range(1030):
-        desk.sends.share(message(), None, None)
-    assert [len(batch.messages) for batch in desk.left] == [1024]
-    assert [len(batch.messages) for batch in desk.batches] == [1024, 6]
+        held.sends.share(message(), None, None)
+    assert [len(batch.messages) for batch in held.left] == [1024]
+    assert [len(batch.messages) for batch in held.batches] == [1024, 6]
 
 
 async def test_who_has_no_place_yet_enters_in_the_order_they_came(modules: Any) -> None:
-    desk = Desk(modules, places=2)
-    tasks = desk.begin(5)
+    held = HeldSends(modules, places=2)
+    tasks = held.begin(5)
     await turns()
-    assert len(desk.batches[0].messages) == 2
-    assert len(desk.limit.in_flight.waiting) == 3
+    assert len(held.batches[0].messages) == 2
+    assert len(held.limit.in_flight.waiting) == 3
     tasks[3].cancel()
     await turns()
     for _ in range(2):
-        desk.answer(desk.batches[-1])
+        held.answer(held.batches[-1])
         await turns()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in outcomes] == [
         SendResult, SendResult, SendResult, asyncio.CancelledError, SendResult,
     ]  # fmt: skip
-    assert [[each.body for each in batch.messages] for batch in desk.batches] == [[b"0", b"1"], [b"2", b"4"]]
-    assert desk.limit.in_flight.count == 0
+    assert [[each.body for each in batch.messages] for batch in held.batches] == [[b"0", b"1"], [b"2", b"4"]]
+    assert held.limit.in_flight.count == 0
 
 
 async def test_a_sender_that_is_cancelled_gives_its_place_back_and_the_others_are_answered(
     modules: Any,
 ) -> None:
-    desk = Desk(modules)
-    tasks = desk.begin(3)
+    held = HeldSends(modules)
+    tasks = held.begin(3)
     await turns()
-    assert not desk.module.any_done(desk.batches[0].waiters)
+    assert not held.module.any_done(held.batches[0].waiters)
     tasks[1].cancel("enough")
     await turns()
-    assert desk.module.any_done(desk.batches[0].waiters)
-    assert desk.limit.in_flight.count == 2
-    desk.answer(desk.batches[0])
+    assert held.module.any_done(held.batches[0].waiters)
+    assert held.limit.in_flight.count == 2
+    held.answer(held.batches[0])
     first, given_up, last = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(first, SendResult)
     assert isinstance(last, SendResult)
     assert isinstance(given_up, asyncio.CancelledError)
-    assert desk.limit.in_flight.count == 0
+    assert held.limit.in_flight.count == 0
 
 
 async def test_a_time_limit_around_a_send_ends_it(modules: Any) -> None:
-    desk = Desk(modules)
+    held = HeldSends(modules)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await desk.sends.share(message(), None, None)
-    assert desk.limit.in_flight.count == 0
+            await held.sends.share(message(), None, None)
+    assert held.limit.in_flight.count == 0
 
 
 async def test_cancelled_in_the_moment_of_the_answer_the_place_is_free_once(modules: Any) -> None:
-    desk = Desk(modules)
-    (task,) = desk.begin()
+    held = HeldSends(modules)
+    (task,) = held.begin()
     await turns()
-    desk.answer(desk.batches[0])
+    held.answer(held.batches[0])
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert desk.limit.in_flight.count == 0
+    assert held.limit.in_flight.count == 0
 
 
 @pytest.mark.parametrize("error", [ClientError("no"), SendFailed("T", ())])
 async def test_each_gets_its_own_error(modules: Any, error: Exception) -> None:
-    desk = Desk(modules)
-    (task,) = desk.begin()
+    held = HeldSends(modules)
+    (task,) = held.begin()
     await turns()
-    desk.batches[0].waiters[0].set_exception(error)
+    held.batches[0].waiters[0].set_exception(error)
     with pytest.raises(type(error)) as caught:
         await task
     assert caught.value is error
-    assert desk.limit.in_flight.count == 0
+    assert held.limit.in_flight.count == 0
 
 
 async def test_an_answer_that_came_before_it_was_awaited_is_there(modules: Any) -> None:
-    desk = Desk(modules)
-    sent = desk.sends.share(message(), None, None)
-    desk.answer(desk.batches[0])
+    held = HeldSends(modules)
+    sent = held.sends.share(message(), None, None)
+    held.answer(held.batches[0])
     assert (await sent).queue_offset == 70
 
 
 async def test_nobody_answered_for_long_sends_those_away_who_wait(modules: Any) -> None:
-    desk = Desk(modules, places=1, stalled_s=0.01)
-    tasks = desk.begin(2)
+    held = HeldSends(modules, places=1, stalled_s=0.01)
+    tasks = held.begin(2)
     with pytest.raises(TooManyInFlight, match="1 sends are unanswered"):
         await tasks[1]
     assert not tasks[0].done()
-    desk.answer(desk.batches[0])
+    held.answer(held.batches[0])
     await tasks[0]
 
 
 async def test_each_task_goes_on_in_its_own_context(modules: Any) -> None:
-    desk = Desk(modules)
+    held = HeldSends(modules)
     number: contextvars.ContextVar[int] = contextvars.ContextVar("number")
 
     async def send(value: int) -> int:
         number.set(value)
-        await desk.sends.share(message(value), None, None)
+        await held.sends.share(message(value), None, None)
         return number.get()
 
     tasks = [asyncio.create_task(send(value)) for value in range(4)]
     await turns()
-    desk.answer(desk.batches[0])
+    held.answer(held.batches[0])
     assert await asyncio.gather(*tasks) == [0, 1, 2, 3]
 
 
 async def test_the_tasks_of_one_batch_go_on_in_their_order(modules: Any) -> None:
-    desk = Desk(modules)
+    held = HeldSends(modules)
     order: list[int] = []
 
     async def send(value: int) -> None:
-        await desk.sends.share(message(value), None, None)
+        await held.sends.share(message(value), None, None)
         order.append(value)
 
     tasks = [asyncio.create_task(send(value)) for value in range(20)]
     await turns()
-    desk.answer(desk.batches[0])
+    held.answer(held.batches[0])
     await asyncio.gather(*tasks)
     assert order == list(range(20))
 
 
 def test_what_ends_the_loop_keeps_nobody_from_going_on(modules: Any) -> None:
-    async def interrupt(desk: Desk) -> None:
-        await desk.sends.share(message(), None, None)
+    async def interrupt(held: HeldSends) -> None:
+        await held.sends.share(message(), None, None)
         raise KeyboardInterrupt
 
     loop = asyncio.new_event_loop()
-    desk_of: list[Desk] = []
+    desk_of: list[HeldSends] = []
     tasks: list[asyncio.Task[Any]] = []
 
     async def begin() -> None:
-        desk = Desk(modules)
-        desk_of.append(desk)
-        tasks.append(asyncio.create_task(interrupt(desk)))
-        tasks.extend(desk.begin(2))
+        held = HeldSends(modules)
+        desk_of.append(held)
+        tasks.append(asyncio.create_task(interrupt(held)))
+        tasks.extend(held.begin(2))
         await turns()
 
     try:

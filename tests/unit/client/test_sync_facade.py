@@ -1,6 +1,7 @@
 """The sync clients' public methods are written from the asyncio ones."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def test_the_written_files_are_up_to_date(tool: str) -> None:
 def test_sync_and_aio_take_the_same_arguments_and_say_the_same(name: str) -> None:
     sync, aio = getattr(rocketeer, name), getattr(rocketeer.aio, name)
     assert inspect.signature(sync) == inspect.signature(aio)
-    inner = {"abandon", "heartbeat", "share_listener", "store", "working", "assign_first"}
+    inner = {"abandon", "heartbeat", "share_listener", "working", "assign_first"}
     for method, function in inspect.getmembers(aio, inspect.isfunction):
         if method.startswith("_") or method in inner:
             continue
@@ -51,3 +52,9 @@ def test_options_hooks_strategies_and_errors_have_a_public_door() -> None:
         and issubclass(kind, rocketeer.ClientError)
     }
     assert every_error <= {*dir(rocketeer)}
+
+
+def test_every_public_name_has_an_entry_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+    entry = re.compile(r"^(?:### |\| `|- `|\*\*`)(\w+)", re.MULTILINE)
+    assert {*dir(rocketeer)} - {*entry.findall(page)} == set()

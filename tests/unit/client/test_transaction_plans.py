@@ -17,7 +17,6 @@ from rocketeer.client.core.transactions import as_state, encode_half
 from rocketeer.client.plans.effects import Oneway, Plan
 from rocketeer.client.plans.send import Sender
 from rocketeer.client.plans.transactions import answer_check, finish
-from rocketeer.clock import ManualClock
 from rocketeer.errors import ConnectFailed
 from rocketeer.model.message import InvalidMessage
 from rocketeer.model.queue import MessageQueue
@@ -27,8 +26,9 @@ from rocketeer.protocol.command import Command, reply, request
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.transaction import CheckTransactionStateHeader
 from rocketeer.record.ids import UniqKeys
+from support.clock import ManualClock
 from support.plans import Script
-from support.stage import stage, stored
+from support.scripted_broker import scripted_broker, stored
 
 RECORDED = Path(__file__).parents[2] / "golden" / "data" / "wire" / "transaction.jsonl"
 
@@ -150,7 +150,7 @@ def test_the_local_transaction_is_not_run_when_the_half_message_may_get_lost() -
 
     plays = {RequestCode.SEND_MESSAGE_V2: not_safe, RequestCode.END_TRANSACTION: ended}
     with (
-        stage(plays) as broker,
+        scripted_broker(plays) as broker,
         TransactionProducer("PG", nameserver=broker.address, check=lambda m: UNKNOWN) as producer,
     ):
         result = producer.send_in_transaction(Message("T", b"x"), local)
@@ -165,7 +165,9 @@ def test_a_refused_half_message_is_raised_and_nothing_is_ended() -> None:
 
     ran = threading.Event()
     with (
-        stage({RequestCode.SEND_MESSAGE_V2: refuses, RequestCode.END_TRANSACTION: lambda c: None}) as broker,
+        scripted_broker(
+            {RequestCode.SEND_MESSAGE_V2: refuses, RequestCode.END_TRANSACTION: lambda c: None}
+        ) as broker,
         TransactionProducer("PG", nameserver=broker.address, check=lambda m: UNKNOWN) as producer,
     ):
         with pytest.raises(Exception, match="no"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketeer.client.aio.workers import Job, TaskWorkers, ThreadWorkers, Workers
+from rocketeer.client.aio.workers import ListenerJob, TaskWorkers, ThreadWorkers, Workers
 
 WAIT_S = 60
 
@@ -66,7 +66,7 @@ KINDS: list[Callable[..., Workers]] = [ThreadWorkers, TaskWorkers]
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_job_is_run_once_and_told_of(kind: Callable[..., Workers]) -> None:
-    done: list[Job] = []
+    done: list[ListenerJob] = []
     workers = kind(4, done.extend, "w")
     jobs = [Listening() for _ in range(5000)]
     for at in range(0, 5000, 50):
@@ -92,10 +92,10 @@ async def test_slow_jobs_run_side_by_side_up_to_the_limit(kind: Callable[..., Wo
 
 
 async def test_a_job_that_hangs_does_not_hold_up_the_next_one() -> None:
-    done: list[Job] = []
+    done: list[ListenerJob] = []
     first = asyncio.Event()
 
-    def told(jobs: list[Job]) -> None:
+    def told(jobs: list[ListenerJob]) -> None:
         done.extend(jobs)
         first.set()
 
@@ -123,7 +123,7 @@ async def test_quick_jobs_stay_in_one_thread() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_paused_workers_begin_nothing(kind: Callable[..., Workers]) -> None:
-    done: list[Job] = []
+    done: list[ListenerJob] = []
     workers = kind(2, done.extend, "w")
     workers.pause()
     workers.submit([Listening(), Listening()])
@@ -137,7 +137,7 @@ async def test_paused_workers_begin_nothing(kind: Callable[..., Workers]) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_jobs_not_begun_can_be_taken_back(kind: Callable[..., Workers]) -> None:
-    done: list[Job] = []
+    done: list[ListenerJob] = []
     hall = Hall()
     workers = kind(1, done.extend, "w")
     jobs = [Staying(hall) for _ in range(50)]

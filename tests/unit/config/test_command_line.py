@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.config import Role, read_config
+from rocketeer.config import ServerRole, read_config
 from rocketeer.config.command_line import parse_words
 from rocketeer.config.keys import BROKER_CLASSES, OLD_SPELLINGS, find_key
 from rocketeer.errors import ConfigError
@@ -63,9 +63,9 @@ def test_every_old_name_leads_to_a_key_of_4_9() -> None:
         assert find_key(old, BROKER_CLASSES) is None
 
 
-@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("role", ServerRole)
 def test_rocketmq_home_says_where_access_rules_are(
-    role: Role, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    role: ServerRole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROCKETMQ_HOME", "/opt/rocketmq")
     settings = read_config(None, role)

@@ -14,7 +14,7 @@ from rocketeer.config import (
     StoreConfig,
     effective_properties,
 )
-from rocketeer.config.group import GroupConfig
+from rocketeer.config.group import ReplicaGroupConfig
 from rocketeer.config.keys import BROKER_CLASSES, NAMESRV_CLASSES, find_key, known_keys, nearest_key
 
 CLASS_OF = {
@@ -23,7 +23,7 @@ CLASS_OF = {
     ServerConfig: "NettyServerConfig",
     NamesrvConfig: "NamesrvConfig",
     BrokerLimits: "BrokerConfig",
-    GroupConfig: "BrokerConfig",
+    ReplicaGroupConfig: "BrokerConfig",
     ServerLimits: "NettyServerConfig",
     NamesrvLimits: "NamesrvConfig",
 }

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig, StoreConfig, read_config
 from rocketeer.protocol.bodies.offsets import decode_delay_offsets
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from support.broker import broker_at
+from support.clock import ManualClock
 from support.records import split_records
 from support.stores import make_store, message, query
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.config import Property, load_properties, parse_properties
+from rocketeer.config import PropertyEntry, load_properties, parse_properties
 from rocketeer.errors import ConfigError
 
 RECORDED = Path(__file__).parent / "java_properties.jsonl"
@@ -27,23 +27,23 @@ def test_every_recorded_text_reads_as_java_read_it() -> None:
 def test_comments_and_blank_lines_are_skipped_and_lines_counted() -> None:
     text = "# first\n\n! second\n  brokerName = a \n\tlistenPort:10911\r\nkeyOnly\n"
     assert parse_properties(text) == [
-        Property("brokerName", "a ", 4),
-        Property("listenPort", "10911", 5),
-        Property("keyOnly", "", 6),
+        PropertyEntry("brokerName", "a ", 4),
+        PropertyEntry("listenPort", "10911", 5),
+        PropertyEntry("keyOnly", "", 6),
     ]
 
 
 def test_a_backslash_at_the_end_joins_the_next_line() -> None:
     text = "namesrvAddr=10.0.0.1:9876;\\\n    10.0.0.2:9876\nnext=1\\\\\nlast=2"
     assert parse_properties(text) == [
-        Property("namesrvAddr", "10.0.0.1:9876;10.0.0.2:9876", 1),
-        Property("next", "1\\", 3),
-        Property("last", "2", 4),
+        PropertyEntry("namesrvAddr", "10.0.0.1:9876;10.0.0.2:9876", 1),
+        PropertyEntry("next", "1\\", 3),
+        PropertyEntry("last", "2", 4),
     ]
 
 
 def test_a_pair_of_unicode_escapes_is_one_character() -> None:
-    assert parse_properties("k=\\ud83d\\ude80\\u00e9") == [Property("k", "\U0001f680\u00e9", 1)]
+    assert parse_properties("k=\\ud83d\\ude80\\u00e9") == [PropertyEntry("k", "\U0001f680\u00e9", 1)]
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
@@ -60,7 +60,7 @@ def test_what_is_escaped_comes_back(table: dict[str, str]) -> None:
 def test_a_file_may_be_utf8_or_latin1(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "broker.conf"
     path.write_bytes("brokerName=caf\u00e9\n".encode(encoding))
-    assert load_properties(path) == [Property("brokerName", "caf\u00e9", 1)]
+    assert load_properties(path) == [PropertyEntry("brokerName", "caf\u00e9", 1)]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

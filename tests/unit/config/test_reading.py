@@ -7,7 +7,7 @@ import pytest
 from rocketeer.config import (
     BrokerRole,
     FlushMode,
-    Role,
+    ServerRole,
     Settings,
     StoreConfig,
     parse_addresses,
@@ -21,7 +21,7 @@ WIRE = Path(__file__).parents[2] / "golden" / "data" / "wire"
 
 @pytest.fixture
 def read(tmp_path: Path):
-    def from_text(text: str, role: Role = Role.BROKER, **environment: str) -> Settings:
+    def from_text(text: str, role: ServerRole = ServerRole.BROKER, **environment: str) -> Settings:
         path = tmp_path / "test.conf"
         path.write_text(text)
         return read_config(path, role, environment=environment)
@@ -57,7 +57,7 @@ def test_the_effective_settings_are_those_the_real_broker_reported() -> None:
 
 def test_the_effective_settings_are_those_the_real_name_server_reported() -> None:
     theirs = recorded_table("admin_getNamesrvConfig.txt")
-    ours = read_config(None, Role.NAMESRV, environment={}).effective_properties()
+    ours = read_config(None, ServerRole.NAMESRV, environment={}).effective_properties()
     for home in ("rocketmqHome", "kvConfigPath", "configStorePath"):
         theirs.pop(home)
         ours.pop(home, None)
@@ -104,11 +104,11 @@ def test_without_a_file_the_defaults_are_rocketmqs(monkeypatch: pytest.MonkeyPat
     assert settings.server.listen_port == 10911
     assert settings.store.disk_max_used_percent == 75
     assert settings.broker.property_filter_enable is True, "the one default that is not RocketMQ's"
-    assert read_config(None, Role.NAMESRV, environment={}).namesrv.server.listen_port == 9876
+    assert read_config(None, ServerRole.NAMESRV, environment={}).namesrv.server.listen_port == 9876
 
 
 def test_the_name_servers_port_and_files_come_from_its_file(read, tmp_path: Path) -> None:
-    namesrv = read("listenPort=19876\nkvConfigPath=/data/kv.json\n", Role.NAMESRV).namesrv
+    namesrv = read("listenPort=19876\nkvConfigPath=/data/kv.json\n", ServerRole.NAMESRV).namesrv
     assert namesrv.server.listen_port == 19876
     assert namesrv.kv_config_path == Path("/data/kv.json")
     assert namesrv.config_path == tmp_path / "test.conf", "changes go back to the file they came from"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import rocketeer
-from rocketeer.config import BrokerConfig, NamesrvConfig, Role, ServerConfig, StoreConfig, read_config
+from rocketeer.config import BrokerConfig, NamesrvConfig, ServerConfig, ServerRole, StoreConfig, read_config
 from rocketeer.config.command_line import parse_words
-from rocketeer.config.keys import Key, find_key, known_keys
+from rocketeer.config.keys import ConfigKey, find_key, known_keys
 from rocketeer.config.reading import KEYS_WE_READ
 from rocketeer.config.unavailable import NO_EFFECT, REFUSED, refuse_unavailable, without_effect
 from rocketeer.errors import ConfigError
@@ -29,7 +29,7 @@ def stated() -> dict[tuple[str, str], str]:
     return states
 
 
-def another_value(key: Key) -> str:
+def another_value(key: ConfigKey) -> str:
     """One that is allowed, and not the default."""
     if key.kind == "boolean":
         return "true" if key.default == "false" else "false"
@@ -37,9 +37,9 @@ def another_value(key: Key) -> str:
 
 
 @pytest.mark.parametrize("key", OF_4_9, ids=lambda key: f"{key.owner}.{key.name}")
-def test_the_page_tells_what_becomes_of_each_key(key: Key) -> None:
+def test_the_page_tells_what_becomes_of_each_key(key: ConfigKey) -> None:
     said = stated()[key.owner, key.name]
-    role = Role.NAMESRV if key.owner == "NamesrvConfig" else Role.BROKER
+    role = ServerRole.NAMESRV if key.owner == "NamesrvConfig" else ServerRole.BROKER
     if said.startswith("works"):
         assert key.name in KEYS_WE_READ
         assert key.name not in NO_EFFECT
@@ -63,7 +63,7 @@ def test_no_reason_is_given_for_a_key_that_does_not_exist() -> None:
 
 
 def test_defaults_are_neither_named_nor_refused() -> None:
-    for role in Role:
+    for role in ServerRole:
         words = [
             f"{key.name}={key.default}"
             for key in OF_4_9

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rocketeer.cli.main import app
-from rocketeer.config import Role, read_config
+from rocketeer.config import ServerRole, read_config
 from rocketeer.config.unavailable import refuse_unavailable, without_effect
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -29,7 +29,7 @@ def test_there_is_something_of_everything() -> None:
 
 @pytest.mark.parametrize("path", BROKERS, ids=lambda path: path.name)
 def test_a_broker_reads_its_configuration_without_a_warning(path: Path) -> None:
-    settings = read_config(path, Role.BROKER)
+    settings = read_config(path, ServerRole.BROKER)
     assert settings.warnings == () or list(settings.warnings) == []
     assert settings.broker.broker_name.startswith("broker-")
     assert settings.server.listen_port == 10911
@@ -38,20 +38,20 @@ def test_a_broker_reads_its_configuration_without_a_warning(path: Path) -> None:
 
 
 def test_a_name_server_reads_its_configuration_without_a_warning() -> None:
-    settings = read_config(DEPLOY / "conf" / "namesrv.conf", Role.NAMESRV)
+    settings = read_config(DEPLOY / "conf" / "namesrv.conf", ServerRole.NAMESRV)
     assert list(settings.warnings) == []
     assert settings.server.listen_port == 9876
 
 
 def test_masters_of_one_cluster_have_names_of_their_own() -> None:
-    found = [read_config(path, Role.BROKER) for path in BROKERS if path.name.startswith("masters-")]
+    found = [read_config(path, ServerRole.BROKER) for path in BROKERS if path.name.startswith("masters-")]
     assert len({each.broker.broker_name for each in found}) == len({each.broker.host for each in found}) == 2
     assert len({each.broker.cluster_name for each in found}) == 1
 
 
 def test_a_slave_has_its_masters_name_and_another_number() -> None:
     master, slave = (
-        read_config(DEPLOY / "conf" / f"replicated-{role}.conf", Role.BROKER).broker
+        read_config(DEPLOY / "conf" / f"replicated-{role}.conf", ServerRole.BROKER).broker
         for role in ("master", "slave")
     )
     assert (master.broker_name, master.cluster_name) == (slave.broker_name, slave.cluster_name)

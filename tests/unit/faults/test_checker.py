@@ -12,8 +12,7 @@ from faults.check import _topic_problems, _waiting_for_long
 from faults.history import broken_steps
 from faults.ledger import DELAYED, ONCE, ORDERED, RECALLED, SINGLE, TRANSACTIONS, Handled, Ledger
 from faults.orderly import orderly_problems, unhandled
-from rocketeer.bench.groups import Member
-from rocketeer.clock import ManualClock
+from rocketeer.bench.groups import MemberProcess
 from rocketeer.group.state import (
     GroupState,
     Leader,
@@ -26,6 +25,7 @@ from rocketeer.group.state import (
 )
 from rocketeer.record.layout import StoredMessage
 from support.broker import broker_at
+from support.clock import ManualClock
 from support.senders import Acked
 from support.stores import message, open_store, read_queue
 
@@ -151,7 +151,7 @@ async def test_a_try_that_a_clock_far_ahead_has_timed_is_found_waiting(tmp_path:
         assert (await broker.send("T", b"soon", properties="TIMER_DELAY_MS\x013000\x02")).code == 0
         clock.advance(ms=3_600_000)
         assert (await broker.send("T", b"then", properties="TIMER_DELAY_MS\x013000\x02")).code == 0
-        member = cast(Member, SimpleNamespace(address=broker.address))
+        member = cast(MemberProcess, SimpleNamespace(address=broker.address))
         assert await asyncio.to_thread(_waiting_for_long, member) == {b"then"}
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketeer.answers import ANSWERS_AT_ONCE
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.steps import finish
 from rocketeer.store.confirmed import ConfirmedLog
 from rocketeer.store.cutting import cut_store
 from rocketeer.store.message_store import GetStatus
-from support.stores import make_store, message, open_store, query, small_config
+from support.clock import ManualClock
+from support.stores import make_bounded_store, message, open_store, query, small_config
 
 
 def test_what_was_cut_is_off_the_disk_and_queues_go_on_densely(tmp_path: Path) -> None:
@@ -36,8 +36,7 @@ def test_what_was_cut_is_off_the_disk_and_queues_go_on_densely(tmp_path: Path) -
 
 
 def test_nobody_reads_behind_what_is_confirmed_and_nobody_is_sent_back(tmp_path: Path) -> None:
-    store = make_store(tmp_path)
-    bound = store.bound_reads()
+    store, bound = make_bounded_store(tmp_path)
     store.open()
     entries = [store.append(message(b"%d" % number)) for number in range(50)]
     for confirmed in (0, 1, 2, 17, 49, 50):
@@ -53,8 +52,7 @@ def test_nobody_reads_behind_what_is_confirmed_and_nobody_is_sent_back(tmp_path:
 
 
 def test_queries_and_slaves_that_read_along_see_no_further_than_what_is_confirmed(tmp_path: Path) -> None:
-    store = make_store(tmp_path)
-    bound = store.bound_reads()
+    store, bound = make_bounded_store(tmp_path)
     store.open()
     first, second = store.append(message(b"1", keys="k")), store.append(message(b"2", keys="k"))
     sent = ConfirmedLog(store.log, bound)
@@ -75,8 +73,7 @@ def test_queries_and_slaves_that_read_along_see_no_further_than_what_is_confirme
 
 
 def test_arrivals_are_told_when_they_are_confirmed(tmp_path: Path) -> None:
-    store = make_store(tmp_path)
-    bound = store.bound_reads()
+    store, bound = make_bounded_store(tmp_path)
     told: list[tuple[str, int, int]] = []
     awaited = {("TopicTest", 0)}
     store.listeners.append((awaited, bound.listener(awaited, lambda *news: told.append(news))))
@@ -91,8 +88,7 @@ def test_arrivals_are_told_when_they_are_confirmed(tmp_path: Path) -> None:
 
 def test_arrivals_in_many_queues_are_told_some_at_a_time_each_once(tmp_path: Path) -> None:
     later: list[Callable[[], None]] = []
-    store = make_store(tmp_path, post=later.append, segment_bytes=1 << 20)
-    bound = store.bound_reads()
+    store, bound = make_bounded_store(tmp_path, post=later.append, segment_bytes=1 << 20)
     told: list[tuple[str, int, int]] = []
     awaited = {("TopicTest", number) for number in range(500)}
     store.listeners.append((awaited, bound.listener(awaited, lambda *news: told.append(news))))
@@ -118,8 +114,7 @@ def test_arrivals_in_many_queues_are_told_some_at_a_time_each_once(tmp_path: Pat
 
 def test_a_pull_that_cannot_be_answered_keeps_nobody_else_from_news(tmp_path: Path) -> None:
     later: list[Callable[[], None]] = []
-    store = make_store(tmp_path, post=later.append, segment_bytes=1 << 20)
-    bound = store.bound_reads()
+    store, bound = make_bounded_store(tmp_path, post=later.append, segment_bytes=1 << 20)
     told: list[int] = []
     awaited = {("TopicTest", number) for number in range(200)}
 
@@ -143,8 +138,7 @@ def test_a_pull_that_cannot_be_answered_keeps_nobody_else_from_news(tmp_path: Pa
 def test_who_waits_for_more_of_a_queue_hears_of_it_before_another_queues_message_is_confirmed(
     tmp_path: Path,
 ) -> None:
-    store = make_store(tmp_path)
-    bound = store.bound_reads()
+    store, bound = make_bounded_store(tmp_path)
     told: list[tuple[int, int]] = []
     awaited = {("TopicTest", 0), ("TopicTest", 1)}
     store.listeners.append((awaited, bound.listener(awaited, lambda topic, *news: told.append(news))))
@@ -170,8 +164,7 @@ def test_a_copied_part_with_a_message_and_the_end_of_its_topic_stops_nothing_alt
     leader.append(message(b"2", topic="Other"))
     copied = bytes(leader.log.read(0, leader.max_log_offset) or b"")
     leader.close()
-    follower = make_store(tmp_path / "follower", broker_role=BrokerRole.SLAVE)
-    bound = follower.bound_reads()
+    follower, bound = make_bounded_store(tmp_path / "follower", broker_role=BrokerRole.SLAVE)
     told: list[tuple[str, int, int]] = []
     awaited = {("TopicTest", 0), ("Other", 0)}
     follower.listeners.append((awaited, bound.listener(awaited, lambda *news: told.append(news))))
@@ -184,8 +177,7 @@ def test_a_copied_part_with_a_message_and_the_end_of_its_topic_stops_nothing_alt
 
 def test_what_is_not_confirmed_takes_no_place_in_a_query_and_is_no_offset_of_a_time(tmp_path: Path) -> None:
     clock = ManualClock()
-    store = make_store(tmp_path, clock)
-    bound = store.bound_reads()
+    store, bound = make_bounded_store(tmp_path, clock)
     store.open()
     times, entries = [], []
     for number in range(5):

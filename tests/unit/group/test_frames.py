@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from rocketeer.errors import ReplicationError
 from rocketeer.group.frames import (
     BEAT_NUMBER,
-    Frame,
-    FrameReader,
+    FrameKind,
+    GroupFrame,
     Hello,
-    Kind,
     LogBytes,
+    MemberFrameReader,
     data_header,
     decode,
     frame,
@@ -22,17 +22,17 @@ from rocketeer.group.frames import (
 
 HELLO = Hello(group="g", member=2, incarnation="s", epoch=3, epochs=[(1, 0)], log_end=99)
 STREAM = (
-    frame(Kind.HELLO, 3, 99, msgspec.json.encode(HELLO))
+    frame(FrameKind.HELLO, 3, 99, msgspec.json.encode(HELLO))
     + data_header(3, 1000, 5)
     + b"bytes"
-    + frame(Kind.BEAT, 3, 990, BEAT_NUMBER.pack(7))
-    + frame(Kind.ACK, 3, 1005)
+    + frame(FrameKind.BEAT, 3, 990, BEAT_NUMBER.pack(7))
+    + frame(FrameKind.ACK, 3, 1005)
 )
 
 
 @given(st.lists(st.integers(1, len(STREAM)), max_size=20))
 def test_any_split_of_the_stream_gives_the_same_frames(cuts: list[int]) -> None:
-    reader, frames, data = FrameReader(), list[Frame](), b""
+    reader, frames, data = MemberFrameReader(), list[GroupFrame](), b""
     places = sorted({0, *cuts, len(STREAM)})
     for start, end in pairwise(places):
         for each in reader.feed(memoryview(STREAM[start:end])):
@@ -42,7 +42,7 @@ def test_any_split_of_the_stream_gives_the_same_frames(cuts: list[int]) -> None:
             else:
                 frames.append(each)
     assert data == b"bytes"
-    assert [each.kind for each in frames] == [Kind.HELLO, Kind.BEAT, Kind.ACK]
+    assert [each.kind for each in frames] == [FrameKind.HELLO, FrameKind.BEAT, FrameKind.ACK]
     assert decode(frames[0].payload, Hello) == HELLO
 
 
@@ -51,4 +51,4 @@ def test_any_split_of_the_stream_gives_the_same_frames(cuts: list[int]) -> None:
 )
 def test_bytes_of_no_member_are_refused(bad: bytes) -> None:
     with pytest.raises(ReplicationError):
-        list(FrameReader().feed(memoryview(bad)))
+        list(MemberFrameReader().feed(memoryview(bad)))

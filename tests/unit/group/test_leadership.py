@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from rocketeer.errors import EtcdAway, ReplicationError
+from rocketeer.errors import EtcdUnavailable, ReplicationError
 from rocketeer.group.boot_clock import boot_s
 from rocketeer.group.frames import Hello
-from rocketeer.group.in_sync import Outcome
+from rocketeer.group.in_sync import ConfirmOutcome
 from rocketeer.group.leader_link import Follower
 from rocketeer.group.leadership import Leadership
-from rocketeer.group.registry import View
+from rocketeer.group.registry import GroupSnapshot
 from rocketeer.group.state import GroupState, Leader, MemberIdentity
 
 LEASE_S = 3
@@ -41,14 +41,14 @@ class Record:
         self.is_silent = False
         self.reads = 0
 
-    async def read(self) -> View:
+    async def read(self) -> GroupSnapshot:
         self.reads += 1
-        return View("etcd", 1, self.state, 1, {})
+        return GroupSnapshot("etcd", 1, self.state, 1, {})
 
-    async def change(self, view: View, state: GroupState) -> bool:
+    async def change(self, view: GroupSnapshot, state: GroupState) -> bool:
         self.state = state
         if self.is_silent:
-            raise EtcdAway("no answer")
+            raise EtcdUnavailable("no answer")
         return True
 
 
@@ -116,14 +116,14 @@ async def test_followers_that_are_lost_with_a_beat_keep_nobody_else_from_it() ->
 async def test_a_leader_falls_when_its_lease_is_over_and_whoever_waits_hears_that_nobody_knows() -> None:
     clock = Ticking()
     leadership = leader_of(1, 2, clock=clock, min_in_sync=2)
-    outcomes: list[Outcome] = []
+    outcomes: list[ConfirmOutcome] = []
     leadership.count.wait(10, outcomes.append)
     leadership.lease_renewed(clock.now_s)
     clock.now_s += LEASE_S  # no look at any other clock: it may have slept meanwhile
     assert not leadership.is_valid
     leadership.tick()
     assert "neither etcd nor every in-sync member" in str(leadership.deposed)
-    assert outcomes == [Outcome.UNKNOWN]
+    assert outcomes == [ConfirmOutcome.UNKNOWN]
 
 
 async def test_while_etcd_is_away_the_promises_of_all_in_sync_members_keep_the_lead_and_not_those_of_some() -> (
@@ -142,6 +142,11 @@ async def test_while_etcd_is_away_the_promises_of_all_in_sync_members_keep_the_l
     assert leadership.deposed is not None
 
 
+def is_changing(leadership: Leadership) -> bool:
+    """Whether a transaction for another set is under way."""
+    return leadership.count._changing is not None
+
+
 async def test_a_transaction_without_an_answer_is_read_again_and_holds_if_it_was_made() -> None:
     clock, record = Ticking(), Record(state_of(1, 2, 3))
     record.is_silent = True
@@ -151,9 +156,9 @@ async def test_a_transaction_without_an_answer_is_read_again_and_holds_if_it_was
     clock.now_s += 2.5
     leadership.lease_renewed(clock.now_s)
     leadership.tick()
-    assert leadership.count.is_changing
+    assert is_changing(leadership)
     async with asyncio.timeout(20):
-        while leadership.count.is_changing:  # noqa: ASYNC110 its own task changes it
+        while is_changing(leadership):  # noqa: ASYNC110 its own task changes it
             await asyncio.sleep(0.01)
     assert leadership.deposed is None
     assert leadership.count.in_sync == {1, 2}
@@ -167,11 +172,11 @@ class LateRecord(Record):
         super().__init__(state)
         self.late: tuple[GroupState, GroupState] | None = None
 
-    async def change(self, view: View, state: GroupState) -> bool:
+    async def change(self, view: GroupSnapshot, state: GroupState) -> bool:
         assert view.state is not None
         if self.late is None:
             self.late = view.state, state
-            raise EtcdAway("no answer")
+            raise EtcdUnavailable("no answer")
         return self._make(view.state, state)
 
     def _make(self, read: GroupState, wanted: GroupState) -> bool:
@@ -191,11 +196,11 @@ async def test_a_transaction_without_an_answer_cannot_be_made_after_the_record_w
     leadership = leader_of(1, 2, record=record, min_in_sync=2)
     for member in (2, 3):
         follower_of(leadership, member)
-        leadership._marks[member] = (0, 100.0)
+        leadership._last_seen[member] = (0, 100.0)
     leadership.tick()  # member 3 has all there is
-    assert leadership.count.is_changing
+    assert is_changing(leadership)
     async with asyncio.timeout(20):
-        while leadership.count.is_changing:  # noqa: ASYNC110 its own task changes it
+        while is_changing(leadership):  # noqa: ASYNC110 its own task changes it
             await asyncio.sleep(0.01)
     assert leadership.deposed is None
     assert leadership.count.in_sync == {1, 2}
@@ -208,7 +213,7 @@ async def test_a_transaction_without_an_answer_cannot_be_made_after_the_record_w
 async def test_a_leader_whose_record_names_another_one_falls() -> None:
     leadership = leader_of(1, 2)
     other = GroupState("g", 2, 2, Leader(2, "s2"), {2: "store2"})
-    leadership.seen(View("etcd", 1, other, 2, {}))
+    leadership.seen(GroupSnapshot("etcd", 1, other, 2, {}))
     assert "member 2 leads epoch 2" in str(leadership.deposed)
 
 

@@ -16,17 +16,17 @@ def state(epoch: int, version: int, group: str = "g") -> GroupState:
 
 
 def test_the_highest_epoch_is_there_after_a_restart_and_lower_ones_are_refused(tmp_path: Path) -> None:
-    MemberFile(tmp_path).saw(state(4, 9))
+    MemberFile(tmp_path).save_record(state(4, 9))
     again = MemberFile(tmp_path)
-    again.saw(state(4, 10))
+    again.save_record(state(4, 10))
     for lower in (state(3, 20), state(4, 9)):
         with pytest.raises(GroupError, match="set back"):
-            again.saw(lower)
+            again.save_record(lower)
 
 
 def test_another_group_is_refused_by_name(tmp_path: Path) -> None:
     file = MemberFile(tmp_path)
-    file.saw(state(1, 1))
+    file.save_record(state(1, 1))
     with pytest.raises(GroupError, match="emptied"):
         file.check(state(5, 5, group="h"))
 
@@ -37,7 +37,7 @@ def test_an_incarnation_is_the_store_and_under_async_flush_the_boot(tmp_path: Pa
     assert file.incarnation(FlushMode.SYNC_FLUSH) == MemberFile(tmp_path / "one").now.store
     assert MemberFile(tmp_path / "two").now.store != file.now.store
     before = file.now.store
-    file.distrust()
+    file.renew_store_id()
     assert MemberFile(tmp_path / "one").now.store != before
 
 
@@ -65,19 +65,19 @@ def test_a_damaged_log_makes_another_incarnation_until_it_is_cut_or_followed(tmp
     file.set_epochs([(1, 0), (2, 500)])
     file.save_confirmed(900)
     before = file.now.store
-    file.damaged(700)
+    file.save_damage(700)
     once = file.now.store
     assert once != before
-    file.damaged(800)  # behind it: nothing new
-    file.damaged(400)
+    file.save_damage(800)  # behind it: nothing new
+    file.save_damage(400)
     assert MemberFile(tmp_path).now.damaged_from == 400
     assert file.now.store not in (before, once)
-    file.cut(600)
+    file.save_cut(600)
     assert MemberFile(tmp_path).now.damaged_from == 400, "the damage is still there"
-    file.cut(400)
+    file.save_cut(400)
     again = MemberFile(tmp_path)
     assert (again.now.damaged_from, again.now.epochs) == (NOWHERE, [(1, 0)])
     assert again.load_confirmed() == 400, "what stands there from now on is not confirmed yet"
-    file.damaged(300)
+    file.save_damage(300)
     file.set_epochs([(1, 0), (3, 300)])
     assert MemberFile(tmp_path).now.damaged_from == NOWHERE

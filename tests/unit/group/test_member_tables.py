@@ -11,14 +11,14 @@ import pytest
 from rocketeer.broker.features.group.shared_tables import SharedTables
 from rocketeer.broker.features.group.table_position import Position, position_text, read_position
 from rocketeer.broker.features.group.table_records import SharedTableSet
-from rocketeer.broker.features.replication.tables import DELAY_FILE, LOG_OFFSET, OWN_FILES
+from rocketeer.broker.features.replication.tables import LOG_OFFSET
+from rocketeer.broker.followed_tables import COPIED_FILES
 from rocketeer.broker.group.cut import LOG_TABLES, cut_member
 from rocketeer.broker.group.tables import JoinedTables
-from rocketeer.broker.groups import GroupTable
-from rocketeer.broker.locks import JournaledLocks
-from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
+from rocketeer.broker.groups import ConsumerGroupTable
+from rocketeer.broker.locks import ChangeTrackingLocks
+from rocketeer.broker.offsets import ChangeTrackingOffsets, ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import ConnectFailed
 from rocketeer.group.member_file import MemberFile
@@ -29,6 +29,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.remoting.connection import Connection
 from rocketeer.store.commit_log import CommitLog
+from support.clock import ManualClock
 from support.stores import make_store, message, open_store, small_config
 
 OFFSETS = '{"offsetTable":{"T@G":{"0":7}}}'
@@ -126,8 +127,9 @@ async def test_what_a_fallen_leader_told_of_its_own_log_is_not_taken_over_from_t
     tables = JoinedTables(
         leaders,
         topics=TopicTable(BrokerConfig(), clock),
-        groups=GroupTable(BrokerConfig(), clock),
+        groups=ConsumerGroupTable(BrokerConfig(), clock),
         offsets=ConsumerOffsets(),
+        copied_files=COPIED_FILES,
         files=saved,
         store=log,
         clock=clock,
@@ -145,19 +147,22 @@ async def test_what_a_fallen_leader_told_of_its_own_log_is_not_taken_over_from_t
     leaders.away.clear()
     clock.advance(ms=60_000)
     await tables.look()
-    assert saved.texts == {DELAY_FILE: '{"told by": "second:1"}'}
+    assert saved.texts == {"delayOffset.json": '{"told by": "second:1"}'}
 
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
 
-def shared_tables(locks: JournaledLocks, clock: ManualClock) -> SharedTables:
+def shared_tables(locks: ChangeTrackingLocks, clock: ManualClock) -> SharedTables:
     return SharedTables(
         cast(Any, CopiedLog()),
         clock,
         b"",
         SharedTableSet(
-            JournaledOffsets(), locks, TopicTable(BrokerConfig(), clock), GroupTable(BrokerConfig(), clock)
+            ChangeTrackingOffsets(),
+            locks,
+            TopicTable(BrokerConfig(), clock),
+            ConsumerGroupTable(BrokerConfig(), clock),
         ),
         position=Position(lambda: 900, known_until=None),
     )
@@ -168,11 +173,11 @@ class LeaderWithLocks:
 
     def __init__(self, shared: SharedTables, *, tells_locks: bool) -> None:
         def own_table(command: Command, connection: Connection) -> Command:
-            if command.ext["name"] not in OWN_FILES:
+            if command.ext["name"] not in COPIED_FILES:
                 return reply(command, ResponseCode.SYSTEM_ERROR, "no such table")
             return reply(command, ext={LOG_OFFSET: "900"})
 
-        self._tell = shared.telling_locks(own_table) if tells_locks else own_table
+        self._tell = shared.locks_handler(own_table) if tells_locks else own_table
 
     async def invoke(self, address: str, command: Command, timeout_s: float) -> Command:
         if command.code == RequestCode.GET_BROKER_TABLE:
@@ -183,7 +188,7 @@ class LeaderWithLocks:
         bodies: dict[int, str] = {
             RequestCode.GET_ALL_CONSUMER_OFFSET: ConsumerOffsets().encode(),
             RequestCode.GET_ALL_TOPIC_CONFIG: TopicTable(BrokerConfig(), clock).encode(),
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GroupTable(BrokerConfig(), clock).encode(),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ConsumerGroupTable(BrokerConfig(), clock).encode(),
         }
         return reply(command, ext={LOG_OFFSET: "900"}, body=bodies.get(command.code, "").encode())
 
@@ -192,7 +197,7 @@ class LeaderWithLocks:
 async def test_a_new_member_knows_the_locks_of_its_group_before_it_can_be_elected(tells_locks: bool) -> None:
     """Elected without them it would give a queue to a second consumer while the first is at it."""
     clock = ManualClock()
-    theirs, ours = (JournaledLocks(clock.now_ms) for _ in range(2))
+    theirs, ours = (ChangeTrackingLocks(clock.now_ms) for _ in range(2))
     theirs.lock("G", "client-1", [QUEUE], clock.now_ms())
     ours.lock("G", "client-2", [QUEUE], clock.now_ms())  # of a part of the log that was cut
     shared = shared_tables(ours, clock)
@@ -200,8 +205,9 @@ async def test_a_new_member_knows_the_locks_of_its_group_before_it_can_be_electe
     tables = JoinedTables(
         leader,
         topics=TopicTable(BrokerConfig(), clock),
-        groups=GroupTable(BrokerConfig(), clock),
+        groups=ConsumerGroupTable(BrokerConfig(), clock),
         offsets=ConsumerOffsets(),
+        copied_files=COPIED_FILES,
         files=Saved(),
         store=CopiedLog(),
         clock=clock,

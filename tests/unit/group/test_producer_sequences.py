@@ -10,13 +10,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from rocketeer.broker.features.group.leader import LeaderPart
-from rocketeer.broker.features.idempotence.resends import Idempotence, Window
-from rocketeer.broker.group.member import GroupMember
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.features.group.leader import LeaderReplication
+from rocketeer.broker.features.idempotence.resends import Idempotence, IdempotenceLimits
+from rocketeer.broker.group.member import ReplicaGroupMember
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.clock import SystemClock
 from rocketeer.config import BrokerConfig, ServerConfig
-from rocketeer.config.group import GroupConfig
+from rocketeer.config.group import ReplicaGroupConfig
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import PortInUse, RequestRefused
 from rocketeer.group.leadership import Leadership
@@ -29,7 +29,7 @@ from rocketeer.remoting.client import RemotingClient
 from rocketeer.remoting.connection import Connection
 from rocketeer.testing.cluster import PATIENT, START_TRIES
 from support.broker import LOCAL, SMALL, BrokerUnderTest, broker_at
-from support.stores import make_store, message
+from support.stores import make_bounded_store, message
 
 ASKED = {"producerId": "p", "topic": "T", "queueId": 0}
 
@@ -44,8 +44,8 @@ async def follower_without_a_leader(store: Path) -> AsyncIterator[BrokerUnderTes
     for attempt in range(START_TRIES):
         _, port = free_ports()
         group_port, away = free_ports()
-        group = GroupConfig(etcd=f"http://127.0.0.1:{away}", member_id=1, port_or_zero=group_port)
-        member = GroupMember(
+        group = ReplicaGroupConfig(etcd=f"http://127.0.0.1:{away}", member_id=1, port_or_zero=group_port)
+        member = ReplicaGroupMember(
             BrokerConfig(**{**LOCAL, **PATIENT, "group": group}),  # type: ignore[arg-type]
             dataclasses.replace(SMALL, store_path=store),
             ServerConfig(bind_host="127.0.0.1", listen_port=port),
@@ -84,10 +84,9 @@ class Led:
     """A leader of two with one message, which the other member does not have yet."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = make_store(folder)
-        bound = self.store.bound_reads()
+        self.store, bound = make_bounded_store(folder)
         self.store.open()
-        self.part = LeaderPart(self.store, bound, flushes=False, confirmed=0)
+        self.part = LeaderReplication(self.store, bound, flushes=False, confirmed=0)
         me = MemberIdentity(1, "store1", "s1")
         state = GroupState("g", 1, 1, Leader(1, "s1"), {1: "store1", 2: "store2"})
         self.leadership = Leadership(
@@ -105,7 +104,7 @@ class Led:
         )
         self.part.lead(self.leadership)
         self.end = self.store.append(message()).end
-        self.leadership.has(self.end)
+        self.leadership.note_progress(self.end)
         self.asking = asyncio.create_task(self._ask())
 
     async def _ask(self) -> Command | None:
@@ -124,7 +123,7 @@ class Led:
 async def test_a_leader_tells_a_sequence_when_all_that_it_speaks_of_is_confirmed(tmp_path: Path) -> None:
     led = Led(tmp_path)
     assert await led.waits()
-    led.leadership.count.has(2, led.end)
+    led.leadership.count.note_progress(2, led.end)
     answer = await led.asking
     assert answer is not None
     assert answer.ext == {"nextSequence": "1"}
@@ -143,24 +142,24 @@ async def test_a_leader_that_falls_before_it_is_confirmed_tells_none(tmp_path: P
 
 async def test_a_resend_waits_for_the_confirmation_of_its_original(tmp_path: Path) -> None:
     led = Led(tmp_path)
-    table = Idempotence(Window(), led.store, salt=bytes(16))
+    table = Idempotence(IdempotenceLimits(), led.store, salt=bytes(16))
     writer = Writer(
         led.store,
         message_bytes_max=led.store.config.message_bytes_max,
         counters=Counters(),
+        resends=[table.examining],
+        durability=led.part.feature().durability,
     )
-    writer.resends.append(table.examining)
-    writer.durability.extend(led.part.feature().durability)
     sent = message(b"0")
     sent.properties = encode_properties({"PRODUCER_ID": "p", "PRODUCER_SEQ": "0"})
-    outcome: list[Put] = []
+    outcome: list[WriteResult] = []
     writer.put(msgspec.structs.replace(sent), outcome.append)
     end = led.store.max_log_offset
     writer.put(msgspec.structs.replace(sent), outcome.append)
     assert led.store.max_log_offset == end, "it is stored once"
     assert outcome == []
-    led.leadership.has(end)
-    led.leadership.count.has(2, end)
+    led.leadership.note_progress(end)
+    led.leadership.count.note_progress(2, end)
     assert [put.code for put in outcome] == [ResponseCode.SUCCESS] * 2
     assert outcome[0].appended[0].log_offset == outcome[1].appended[0].log_offset
     await led.asking

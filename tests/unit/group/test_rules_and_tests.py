@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.config.group import GroupConfig
+from rocketeer.config.group import ReplicaGroupConfig
 
 REPO = Path(__file__).parents[3]
 
@@ -22,5 +22,5 @@ def test_every_test_that_the_docs_name_is_there() -> None:
 
 @pytest.mark.parametrize(("members", "least"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
 def test_by_default_a_majority_must_have_a_message(members: int, least: int) -> None:
-    assert GroupConfig(members=members).min_in_sync == least
-    assert GroupConfig(members=members, min_in_sync_or_zero=1).min_in_sync == 1
+    assert ReplicaGroupConfig(members=members).min_in_sync == least
+    assert ReplicaGroupConfig(members=members, min_in_sync_or_zero=1).min_in_sync == 1

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from rocketeer.broker.features.group.shared_tables import SharedTables
-from rocketeer.broker.features.group.table_position import Position
+from rocketeer.broker.features.group.table_position import Position, position_text
 from rocketeer.broker.features.group.table_records import (
     AT_ONCE,
     QUEUES_AT_ONCE,
@@ -21,11 +21,11 @@ from rocketeer.broker.features.group.table_records import (
     taking_over,
 )
 from rocketeer.broker.features.replication.tables import BEGUN, LOG_OFFSET, table_feature
-from rocketeer.broker.groups import GroupTable
-from rocketeer.broker.locks import JournaledLocks
-from rocketeer.broker.offsets import JournaledOffsets
+from rocketeer.broker.followed_tables import COPIED_FILES
+from rocketeer.broker.groups import ConsumerGroupTable
+from rocketeer.broker.locks import ChangeTrackingLocks
+from rocketeer.broker.offsets import ChangeTrackingOffsets
 from rocketeer.broker.topics import TopicTable
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig, BrokerRole
 from rocketeer.errors import RequestRefused, StoreRefused
 from rocketeer.model.group import SubscriptionGroup
@@ -39,6 +39,7 @@ from rocketeer.record.table_change import is_table_change, table_change
 from rocketeer.remoting.connection import Connection
 from rocketeer.steps import Steps, finish
 from rocketeer.store.message_store import MessageStore
+from support.clock import ManualClock
 from support.stores import open_store
 
 T = TypeVar("T")
@@ -49,10 +50,10 @@ WAIT_S = 30
 def new_tables(clock: ManualClock) -> SharedTableSet:
     config = BrokerConfig()
     return SharedTableSet(
-        JournaledOffsets(),
-        JournaledLocks(clock.now_ms),
+        ChangeTrackingOffsets(),
+        ChangeTrackingLocks(clock.now_ms),
         TopicTable(config, clock),
-        GroupTable(config, clock),
+        ConsumerGroupTable(config, clock),
     )
 
 
@@ -160,9 +161,9 @@ async def test_a_follower_has_what_the_leader_has(tmp_path: Path, seed: int) -> 
         if chance.randrange(2):
             follower.copy(leader)
             if chance.randrange(2):
-                await until(lambda: follower.position.encode() and not follower.position.first_waiting())
+                await until(lambda: follower.position.encode() and not follower.position.waiting.first())
     follower.copy(leader)
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     same(leader.tables, follower.tables)
     assert max(map(len, leader.bodies())) <= 16_384
     again = Member(tmp_path / "again", leads=False)
@@ -170,7 +171,7 @@ async def test_a_follower_has_what_the_leader_has(tmp_path: Path, seed: int) -> 
     again.store.dispatchers.clear()
     again.copy(leader)
     for entry in again.store.scan(LogOffset(0)):
-        replay.see(entry)  # at a start, in a thread of its own
+        replay.on_message(entry)  # at a start, in a thread of its own
     same(leader.tables, again.tables)
     for member in (leader, follower, again):
         member.store.close()
@@ -194,7 +195,7 @@ async def test_what_changed_in_one_go_is_in_many_records_none_of_which_is_large(
     assert len(bodies) > 100
     assert max(map(len, bodies)) < 16_384 / 2, "a message may have no more than 16 KB here"
     follower.copy(leader)
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     same(leader.tables, follower.tables)
     leader.store.close()
     follower.store.close()
@@ -308,7 +309,7 @@ async def test_what_the_log_does_not_take_stays_noted(tmp_path: Path) -> None:
     leader.store.refuse("disk", None)
     await leader.changed(lambda tables: tables.offsets.commit("G1", "T1", 1, QueueOffset(3)))
     follower.copy(leader)
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     same(leader.tables, follower.tables)
     leader.store.close()
     follower.store.close()
@@ -329,12 +330,12 @@ async def test_a_followers_position_is_before_what_its_tables_do_not_have(tmp_pa
     first = await leader.changed(lambda tables: tables.offsets.commit("G", "T", 0, QueueOffset(1)))
     second = await leader.changed(lambda tables: tables.offsets.commit("G", "T", 0, QueueOffset(2)))
     follower.copy(leader, first)
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     assert json.loads(follower.position.encode())["logOffset"] == first
     follower.copy(leader, second)
     assert follower.tables.offsets.query("G", "T", 0) == 1, "in a later turn"
     assert json.loads(follower.position.encode())["logOffset"] == first
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     assert follower.position.take_dirty()
     assert json.loads(follower.position.encode())["logOffset"] == second
     assert follower.tables.offsets.query("G", "T", 0) == 2
@@ -351,17 +352,19 @@ async def test_records_that_come_while_the_leaders_tables_are_taken_over_count_b
     told = {"T@G": {0: 2}, "U@G": {0: 5}}
     at = leader.store.max_log_offset
     await leader.changed(lambda tables: tables.offsets.commit("G", "T", 0, QueueOffset(3)))
-    steps = follower.shared.becoming(follower.tables.offsets.following(told), at, lambda: True)
+    steps = follower.shared.copying_tables(follower.tables.offsets.following(told), at, lambda: True)
     next(steps)
     follower.copy(leader)
     for _ in steps:
         await asyncio.sleep(0)
         assert not follower.position.whole
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     assert follower.position.whole
     assert follower.tables.offsets.table == {"T@G": {0: 3}, "U@G": {0: 5}}
-    given_up = follower.shared.becoming(follower.tables.offsets.following({"T@G": {0: 9}}), at, lambda: False)
-    follower.position.whole = False
+    given_up = follower.shared.copying_tables(
+        follower.tables.offsets.following({"T@G": {0: 9}}), at, lambda: False
+    )
+    follower.position.decode(position_text(follower.position.log_offset, whole=False))
     finish(given_up)
     assert not follower.position.whole
     leader.store.close()
@@ -376,11 +379,13 @@ async def test_a_member_that_gave_up_taking_over_the_leaders_tables_claims_no_re
     for number in range(2, 5):
         end = await leader.changed(lambda tables, number=number: tables.offsets.commit("G", "T", 0, number))  # type: ignore[misc]
     follower.copy(leader)
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     assert json.loads(follower.position.encode())["logOffset"] == end
 
     def joining() -> Steps[None]:
-        return follower.shared.becoming(follower.tables.offsets.following({"T@G": {0: 1}}), at, lambda: True)
+        return follower.shared.copying_tables(
+            follower.tables.offsets.following({"T@G": {0: 1}}), at, lambda: True
+        )
 
     given_up = joining()
     while follower.tables.offsets.query("G", "T", 0) != 1:
@@ -431,10 +436,10 @@ async def test_a_record_that_is_half_taken_over_when_the_leaders_tables_come_is_
         yield from follower.tables.topics.following(*topics)
         yield from follower.tables.offsets.following(offsets)
 
-    finish(follower.shared.becoming(following(), at, lambda: True))
+    finish(follower.shared.copying_tables(following(), at, lambda: True))
     assert follower.tables.offsets.table == offsets
     follower.copy(leader, end)
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     same(leader.tables, follower.tables)
     assert json.loads(follower.position.encode())["logOffset"] == end
     leader.store.close()
@@ -458,10 +463,10 @@ async def test_a_record_that_could_not_be_taken_over_is_tried_again_with_the_nex
             follower.copy(leader, LogOffset(end))
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert follower.position.first_waiting() in (None, first)
+            assert follower.position.waiting.first() in (None, first)
     assert len([each for each in caplog.records if "not taken over" in each.getMessage()]) == 1
     follower.copy(leader)
-    await until(lambda: follower.position.first_waiting() is None)
+    await until(lambda: follower.position.waiting.first() is None)
     same(leader.tables, follower.tables)
     leader.store.close()
     follower.store.close()
@@ -472,13 +477,13 @@ def test_that_the_tables_are_whole_is_saved_also_when_the_log_has_not_grown() ->
     assert position.take_dirty()
     assert json.loads(position.encode()) == {"logOffset": 7, "whole": False}
     assert not position.take_dirty()
-    position.whole = True
+    position.become_whole()
     assert position.take_dirty()
     assert json.loads(position.encode()) == {"logOffset": 7, "whole": True}
     assert not position.take_dirty()
 
 
-class InterruptedOffsets(JournaledOffsets):
+class InterruptedOffsets(ChangeTrackingOffsets):
     """Something else happens between two steps of telling them, now and then."""
 
     def __init__(self, between: Callable[[], None]) -> None:
@@ -528,7 +533,7 @@ async def test_what_is_committed_while_the_leader_tells_its_offsets_is_told_or_s
     commit_and_record()
     if table == "known":
         finish(offsets.refresh())
-    feature = table_feature(offsets, cast(Any, None), leader.store)
+    feature = table_feature(offsets, COPIED_FILES, cast(Any, None), leader.store)
     told = feature.handlers[RequestCode.GET_ALL_CONSUMER_OFFSET](request(43), cast(Connection, None))
     assert told is not None
     answer = told if isinstance(told, Command) else await told
@@ -544,7 +549,7 @@ async def test_what_is_committed_while_the_leader_tells_its_offsets_is_told_or_s
     at = LogOffset(int(answer.ext[BEGUN]))
     follower.store.dispatchers.clear()  # what came before it joined is in the leader's tables
     follower.copy(leader)
-    finish(follower.shared.becoming(following(), at, lambda: True))
+    finish(follower.shared.copying_tables(following(), at, lambda: True))
     assert follower.tables.offsets.query("G", "T", 0) == commits
     leader.store.close()
     follower.store.close()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from rocketeer.config import NamesrvConfig, ServerConfig
 from rocketeer.config.properties import parse_properties, properties_text
 from rocketeer.config.reading import read_config
-from rocketeer.config.settings import Role
+from rocketeer.config.settings import ServerRole
 from rocketeer.errors import ConfigError
-from rocketeer.nameserver.live_config import LiveConfig, changed
-from rocketeer.protocol.bodies.properties import decode_properties
+from rocketeer.nameserver.live_config import NameServerLiveConfig, changed
+from rocketeer.protocol.bodies.properties import decode_settings
 
 
 def config_in(folder: Path) -> NamesrvConfig:
@@ -33,14 +33,14 @@ def test_properties_read_back_as_they_were_written(properties: dict[str, str]) -
 
 
 async def test_a_change_counts_at_once_and_for_the_next_start(tmp_path: Path) -> None:
-    live = LiveConfig(config_in(tmp_path))
+    live = NameServerLiveConfig(config_in(tmp_path))
     await live.update(
         {"orderMessageEnable": "true", "serverWorkerThreads": "16", "serverChannelMaxIdleTimeSeconds": "60"}
     )
     assert live.value.order_message_enable
     assert live.value.server.idle_s == 60
     assert live.properties()["serverWorkerThreads"] == "16"
-    next_start = read_config(tmp_path / "namesrv.properties", Role.NAMESRV, environment={})
+    next_start = read_config(tmp_path / "namesrv.properties", ServerRole.NAMESRV, environment={})
     assert next_start.namesrv.order_message_enable
     assert next_start.namesrv.server == live.value.server
     assert next_start.namesrv.kv_config_path == tmp_path / "kvConfig.json"
@@ -61,7 +61,7 @@ async def test_a_change_counts_at_once_and_for_the_next_start(tmp_path: Path) ->
 async def test_one_bad_key_or_value_and_nothing_changes(
     tmp_path: Path, changes: dict[str, str], why: str
 ) -> None:
-    live = LiveConfig(config_in(tmp_path))
+    live = NameServerLiveConfig(config_in(tmp_path))
     before = live.properties()
     with pytest.raises(ConfigError, match=why):
         await live.update({"orderMessageEnable": "true", **changes})
@@ -75,7 +75,7 @@ def test_changing_nothing_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_locked_keys_are_rocketmqs_and_those_of_the_black_list(tmp_path: Path) -> None:
-    live = LiveConfig(replace(config_in(tmp_path), config_black_list="productEnvName;clusterTest"))
+    live = NameServerLiveConfig(replace(config_in(tmp_path), config_black_list="productEnvName;clusterTest"))
     for key in ("kvConfigPath", "configStorePath", "configBlackList", "rocketmqHome", "productEnvName"):
         assert live.is_locked(key)
     assert not live.is_locked("orderMessageEnable")
@@ -83,22 +83,22 @@ def test_locked_keys_are_rocketmqs_and_those_of_the_black_list(tmp_path: Path) -
 
 def test_a_body_that_is_no_text_is_refused() -> None:
     with pytest.raises(ConfigError):
-        decode_properties(b"\xff\xfe=1")
-    assert decode_properties(b"a = b \n# c\n") == {"a": "b"}
+        decode_settings(b"\xff\xfe=1")
+    assert decode_settings(b"a = b \n# c\n") == {"a": "b"}
 
 
 async def test_the_log_level_changes_at_once(tmp_path: Path) -> None:
     root = logging.getLogger()
     before = root.level
     try:
-        live = LiveConfig(config_in(tmp_path))
+        live = NameServerLiveConfig(config_in(tmp_path))
         await live.update({"logLevel": "error"})
         assert root.level == logging.ERROR
         with pytest.raises(ConfigError, match="expected debug, info, warning or error"):
             await live.update({"logLevel": "loud"})
         assert root.level == logging.ERROR
         assert (
-            read_config(tmp_path / "namesrv.properties", Role.NAMESRV, environment={}).namesrv.log_level
+            read_config(tmp_path / "namesrv.properties", ServerRole.NAMESRV, environment={}).namesrv.log_level
             == "error"
         )
     finally:

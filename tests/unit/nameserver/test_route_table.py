@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
-from rocketeer.nameserver.route_table import Master, OldEpoch, RouteTable, TooMany
+from rocketeer.nameserver.route_table import Evicted, LimitReached, MasterAddress, RouteTable, StaleEpoch
 from rocketeer.steps import finish
 
 EXPIRY_MS = 120_000
@@ -28,7 +28,7 @@ def register(
     topics: Iterable[TopicConfig] = (TopicConfig("T", 4, 4, 6),),
     connection: object = None,
     now_ms: int = 0,
-) -> Master | None:
+) -> MasterAddress | None:
     return finish(
         table.registering(
             cluster=cluster,
@@ -45,7 +45,7 @@ def register(
 
 
 def addresses(table: RouteTable, topic: str = "T") -> dict[str, dict[int, str]]:
-    route = table.route(topic)
+    route = finish(table.routing(topic))
     return {} if route is None else {broker.broker_name: dict(broker.addresses) for broker in route.brokers}
 
 
@@ -70,23 +70,27 @@ def lead(table: RouteTable, address: str, epoch: int) -> None:
 # --- single steps ----------------------------------------------------------------------------------
 
 
+def evicted_from(table: RouteTable, now_ms: int, expiry_ms: int) -> list[Evicted]:
+    return [found for found in table.evicting(now_ms, expiry_ms) if found is not None]
+
+
 def test_a_registered_topic_has_a_route_and_others_have_none() -> None:
     table = RouteTable()
     register(table, topics=[TopicConfig("T", read_queues=8, write_queues=4, perm=6, sys_flag=1)])
-    route = table.route("T")
+    route = finish(table.routing("T"))
     assert route is not None
     assert [(q.broker_name, q.read_queues, q.write_queues, q.perm, q.sys_flag) for q in route.queues] == [
         ("a", 8, 4, 6, 1)
     ]
     assert addresses(table) == {"a": {0: "10.0.0.1:10911"}}
-    assert table.route("other") is None
+    assert finish(table.routing("other")) is None
 
 
 def test_the_leader_of_the_higher_epoch_keeps_its_place_and_its_goodbye_is_its_own() -> None:
     table = RouteTable()
     lead(table, "10.0.0.1:10911", epoch=1)
     lead(table, "10.0.0.2:10911", epoch=2)
-    with pytest.raises(OldEpoch, match="a is led in epoch 2: the leader of epoch 1 is not taken"):
+    with pytest.raises(StaleEpoch, match="a is led in epoch 2: the leader of epoch 1 is not taken"):
         lead(table, "10.0.0.1:10911", epoch=1)  # it was paused, and has not noticed
     assert not table.unregister(broker_name="a", broker_id=0, address="10.0.0.1:10911")
     assert addresses(table) == {"a": {0: "10.0.0.2:10911"}}
@@ -101,21 +105,21 @@ def test_an_unchanged_data_version_only_refreshes_the_time() -> None:
     register(table, now_ms=0)
     finish(table.wipe_write_perm("a"))
     register(table, topics=[TopicConfig("T", 99, 99, 6), TopicConfig("New")], now_ms=EXPIRY_MS)
-    route = table.route("T")
+    route = finish(table.routing("T"))
     assert route is not None
     assert (route.queues[0].read_queues, route.queues[0].perm) == (4, 4)
-    assert table.route("New") is None
-    assert table.evict(2 * EXPIRY_MS, EXPIRY_MS) == []
+    assert finish(table.routing("New")) is None
+    assert evicted_from(table, 2 * EXPIRY_MS, EXPIRY_MS) == []
 
 
 def test_a_new_data_version_changes_queues_and_leaves_the_topics_it_does_not_name() -> None:
     table = RouteTable()
     register(table, topics=[TopicConfig("T", 4, 4), TopicConfig("Other", 1, 1)])
     register(table, version=V2, topics=[TopicConfig("T", 8, 8)])
-    route = table.route("T")
+    route = finish(table.routing("T"))
     assert route is not None
     assert route.queues[0].read_queues == 8
-    assert table.route("Other") is not None
+    assert finish(table.routing("Other")) is not None
 
 
 def test_slaves_tell_no_topics_and_learn_their_master() -> None:
@@ -123,7 +127,9 @@ def test_slaves_tell_no_topics_and_learn_their_master() -> None:
     assert register(table, "s:1", "a", 1) is None
     assert finish(table.topics()) == []
     register(table, "m:1", "a", 0)
-    assert register(table, "s:1", "a", 1, topics=[TopicConfig("X")], version=V2) == Master("m:1", "m:1/ha")
+    assert register(table, "s:1", "a", 1, topics=[TopicConfig("X")], version=V2) == MasterAddress(
+        "m:1", "m:1/ha"
+    )
     assert finish(table.topics()) == ["T"]
     assert addresses(table) == {"a": {0: "m:1", 1: "s:1"}}
 
@@ -135,7 +141,7 @@ def test_the_route_stays_with_the_slaves_when_the_master_goes() -> None:
     assert table.unregister(broker_name="a", broker_id=0, address="m:1")
     assert addresses(table) == {"a": {1: "s:1"}}
     assert table.unregister(broker_name="a", broker_id=1, address="s:1")
-    assert table.route("T") is None
+    assert finish(table.routing("T")) is None
     assert table.clusters() == {}
     assert finish(table.topics()) == []
 
@@ -159,7 +165,7 @@ def test_a_broker_under_a_new_address_replaces_the_old_one() -> None:
     register(table, "old:1", connection="old")
     register(table, "new:1", connection="new")
     assert addresses(table) == {"a": {0: "new:1"}}
-    assert table.connection_closed("old") == []
+    assert finish(table.closing("old")) == []
     assert not table.unregister(broker_name="a", broker_id=0, address="old:1")
     assert addresses(table) == {"a": {0: "new:1"}}
 
@@ -188,15 +194,15 @@ def test_a_name_is_in_the_cluster_its_master_says() -> None:
     assert table.clusters() == {"C1": ["a"]}
     register(table, "m:1", "a", 0, cluster="C2")
     assert table.clusters() == {"C2": ["a"]}
-    assert table.brokers()["a"].cluster == "C2"
+    assert dict(table.each_broker())["a"].cluster == "C2"
 
 
 def test_a_broker_is_evicted_only_after_more_than_the_expiry_without_a_word() -> None:
     table = RouteTable()
     register(table, "a:1", "a", now_ms=0, connection="conn-a")
     register(table, "b:1", "b", now_ms=1)
-    assert table.evict(EXPIRY_MS, EXPIRY_MS) == []
-    assert table.evict(EXPIRY_MS + 1, EXPIRY_MS) == [("a:1", "conn-a")]
+    assert evicted_from(table, EXPIRY_MS, EXPIRY_MS) == []
+    assert evicted_from(table, EXPIRY_MS + 1, EXPIRY_MS) == [("a:1", "conn-a")]
     assert addresses(table) == {"b": {0: "b:1"}}
 
 
@@ -206,7 +212,7 @@ def test_asking_for_the_data_version_is_a_heartbeat_only_when_it_is_the_same() -
     assert not table.refresh("a:1", V2, 50)
     assert not table.refresh("unknown:1", V1, 50)
     assert table.refresh("a:1", V1, EXPIRY_MS)
-    assert table.evict(2 * EXPIRY_MS, EXPIRY_MS) == []
+    assert evicted_from(table, 2 * EXPIRY_MS, EXPIRY_MS) == []
     assert table.version_of("a:1") == V1
     assert table.version_of("unknown:1") is None
 
@@ -216,7 +222,7 @@ def test_a_closed_connection_takes_its_brokers_along_unless_they_came_back_on_an
     register(table, "a:1", "a", connection="one")
     register(table, "b:1", "b", connection="one")
     register(table, "b:1", "b", connection="two")
-    assert table.connection_closed("one") == ["a:1"]
+    assert finish(table.closing("one")) == ["a:1"]
     assert addresses(table) == {"b": {0: "b:1"}}
 
 
@@ -227,7 +233,7 @@ def test_wiping_and_adding_write_permission() -> None:
     register(table, "b:1", "b")
 
     def perms(name: str) -> dict[str, int]:
-        routes = {topic: table.route(topic) for topic in finish(table.topics())}
+        routes = {topic: finish(table.routing(topic)) for topic in finish(table.topics())}
         return {t: q.perm for t, r in routes.items() if r for q in r.queues if q.broker_name == name}
 
     assert finish(table.wipe_write_perm("a")) == 3
@@ -247,7 +253,7 @@ def test_a_topic_can_be_deleted_everywhere_or_in_one_cluster() -> None:
     table.delete_topic("T", "unknown cluster")
     table.delete_topic("T")
     table.delete_topic("unknown topic", "C1")
-    assert table.route("T") is None
+    assert finish(table.routing("T")) is None
     assert table.clusters() == {"C1": ["a"], "C2": ["b"]}
 
 
@@ -332,14 +338,14 @@ class AnySequence(RuleBasedStateMachine):
         )
         self.heard_ms[address] = self.now_ms
         assert self.table.alive()[address] == (name, broker_id)
-        assert self.table.brokers()[name].addresses[broker_id] == address
+        assert dict(self.table.each_broker())[name].addresses[broker_id] == address
         assert self.table.version_of(address) == version
         if broker_id == 0:
             assert master is None
             if not was_same_version or before != (name, 0):
                 assert all(name in addresses(self.table, topic) for topic in topics)
         else:
-            expected = self.table.brokers()[name].master
+            expected = dict(self.table.each_broker())[name].master
             assert (master.address if master else None) == expected
 
     @rule(address=ADDRESSES, name=NAMES, broker_id=IDS)
@@ -358,19 +364,21 @@ class AnySequence(RuleBasedStateMachine):
     def pass_time_and_evict(self, ms: int) -> None:
         self.now_ms += ms
         before = set(self.table.alive())
-        evicted = {address for address, _ in self.table.evict(self.now_ms, EXPIRY_MS)}
+        evicted = {address for address, _ in evicted_from(self.table, self.now_ms, EXPIRY_MS)}
         assert evicted == {a for a in before if self.heard_ms[a] + EXPIRY_MS < self.now_ms}
         assert set(self.table.alive()) == before - evicted
 
     @rule(connection=st.integers(0, 2))
     def close(self, connection: int) -> None:
-        gone = self.table.connection_closed(connection)
+        gone = finish(self.table.closing(connection))
         assert not set(gone) & set(self.table.alive())
 
     @rule(topic=TOPICS, cluster=st.none() | CLUSTERS)
     def delete_topic(self, topic: str, cluster: str | None) -> None:
         self.table.delete_topic(topic, cluster)
-        in_cluster = self.table.clusters().get(cluster, []) if cluster else list(self.table.brokers())
+        in_cluster = (
+            self.table.clusters().get(cluster, []) if cluster else list(dict(self.table.each_broker()))
+        )
         assert not set(addresses(self.table, topic)) & set(in_cluster)
 
     @rule(name=NAMES)
@@ -382,13 +390,13 @@ class AnySequence(RuleBasedStateMachine):
     def nothing_is_left_of_the_dead(self) -> None:
         assert finish(self.table.topics()) == []
         assert self.table.clusters() == {}
-        assert self.table.brokers() == {}
+        assert dict(self.table.each_broker()) == {}
 
     @invariant()
     def every_address_is_alive_and_everyone_alive_has_a_place(self) -> None:
         places = {
             address: (name, broker_id)
-            for name, broker in self.table.brokers().items()
+            for name, broker in dict(self.table.each_broker()).items()
             for broker_id, address in broker.addresses.items()
         }
         assert places == self.table.alive()
@@ -396,7 +404,7 @@ class AnySequence(RuleBasedStateMachine):
     @invariant()
     def every_topic_has_a_route_to_living_brokers_only(self) -> None:
         for topic in finish(self.table.topics()):
-            route = self.table.route(topic)
+            route = finish(self.table.routing(topic))
             assert route is not None
             assert {queue.broker_name for queue in route.queues} == {b.broker_name for b in route.brokers}
             for broker in route.brokers:
@@ -406,7 +414,9 @@ class AnySequence(RuleBasedStateMachine):
     @invariant()
     def every_name_is_in_exactly_one_cluster(self) -> None:
         listed = [(name, cluster) for cluster, names in self.table.clusters().items() for name in names]
-        assert sorted(listed) == sorted((name, b.cluster) for name, b in self.table.brokers().items())
+        assert sorted(listed) == sorted(
+            (name, b.cluster) for name, b in dict(self.table.each_broker()).items()
+        )
 
 
 TestAnySequence = AnySequence.TestCase
@@ -428,7 +438,7 @@ def test_a_broker_with_very_many_topics_is_gone_at_once_and_swept_later() -> Non
     register(table, "b:1", "b", topics=many(1))
     assert table.unregister(broker_name="a", broker_id=0, address="a:1")
     assert table.needs_sweep
-    assert table.route("many-999") is None
+    assert finish(table.routing("many-999")) is None
     assert addresses(table, "many-0") == {"b": {0: "b:1"}}
     assert finish(table.topics()) == ["many-0"]
     finish(table.sweep())
@@ -476,17 +486,17 @@ def test_what_a_later_registration_said_stays_when_an_earlier_one_is_still_read(
     next(slow)
     finish(quick)
     finish(slow)
-    route = table.route("T")
+    route = finish(table.routing("T"))
     assert route is not None
     assert [queue.read_queues for queue in route.queues] == [9]
-    assert table.route("U") is not None
+    assert finish(table.routing("U")) is not None
 
 
 def test_topics_are_bounded_and_those_that_are_known_take_more_brokers() -> None:
     table = RouteTable(topics_max=2)
     register(table, "a:1", "a", topics=many(2))
     register(table, "b:1", "b", topics=many(2))
-    with pytest.raises(TooMany, match="limitRouteTopics"):
+    with pytest.raises(LimitReached, match="limitRouteTopics"):
         register(table, "a:1", "a", topics=many(3), version=V2)
     assert sorted(finish(table.topics())) == ["many-0", "many-1"]
 
@@ -495,18 +505,18 @@ def test_brokers_and_routes_are_bounded_and_room_comes_back() -> None:
     table = RouteTable(brokers_max=2, routes_max=3)
     register(table, "a:1", "a", topics=many(2))
     register(table, "b:1", "b", topics=many(1))
-    with pytest.raises(TooMany, match="limitBrokers"):
+    with pytest.raises(LimitReached, match="limitBrokers"):
         register(table, "c:1", "c")
-    with pytest.raises(TooMany, match="limitRoutes"):
+    with pytest.raises(LimitReached, match="limitRoutes"):
         register(table, "a:1", "a", topics=many(3), version=V2)
     assert sorted(finish(table.topics())) == ["many-0", "many-1"]
     table.unregister(broker_name="b", broker_id=0, address="b:1")
     register(table, "a:1", "a", topics=many(3), version=DataVersion(9, 9))
-    assert table.route("many-2") is not None
+    assert finish(table.routing("many-2")) is not None
 
 
 def perms(table: RouteTable, *topics: str) -> list[int | None]:
-    routes = [table.route(topic) for topic in topics]
+    routes = [finish(table.routing(topic)) for topic in topics]
     return [None if route is None else int(route.queues[0].perm) for route in routes]
 
 
@@ -515,7 +525,7 @@ def test_known_topics_change_behind_one_that_finds_no_room(limit: str, value: in
     table = RouteTable(**{limit: value})
     register(table, topics=[TopicConfig("a"), TopicConfig("b")])
     changed = [TopicConfig("a", perm=4), TopicConfig("new"), TopicConfig("b", perm=4)]
-    with pytest.raises(TooMany):
+    with pytest.raises(LimitReached):
         register(table, topics=changed, version=V2)
     assert perms(table, "a", "new", "b") == [4, None, 4]
 
@@ -526,14 +536,14 @@ def test_a_topic_that_found_no_room_is_refused_until_there_is_some() -> None:
     topics = [TopicConfig("new"), TopicConfig("a")]
     register(table, topics=topics[1:])
     register(table, "b:1", "b", topics=[TopicConfig("b")])
-    with pytest.raises(TooMany):
+    with pytest.raises(LimitReached):
         register(table, topics=topics, version=V2)
     finish(table.wipe_write_perm("a"))
     for _ in range(2):
-        with pytest.raises(TooMany):
+        with pytest.raises(LimitReached):
             register(table, topics=topics, version=V2)
     register(table, topics=[TopicConfig("a", perm=4)], version=DataVersion(3, 3))  # announced alone
-    with pytest.raises(TooMany):
+    with pytest.raises(LimitReached):
         register(table, topics=topics, version=DataVersion(3, 3))
     table.delete_topic("b")
     register(table, topics=topics, version=DataVersion(3, 3))

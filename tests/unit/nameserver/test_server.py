@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import NamesrvConfig, ServerConfig
 from rocketeer.errors import ConfigError, PortInUse
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.topic import TopicConfig
 from rocketeer.nameserver.handlers import NameServerState, handlers
 from rocketeer.nameserver.kv_table import KvTable
-from rocketeer.nameserver.live_config import LiveConfig
+from rocketeer.nameserver.live_config import NameServerLiveConfig
 from rocketeer.nameserver.route_table import RouteTable
 from rocketeer.nameserver.server import NameServer
 from rocketeer.protocol.bodies.data_version import encode_data_version
@@ -25,6 +24,7 @@ from rocketeer.protocol.bodies.route import decode_cluster_info, decode_route
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, request
 from rocketeer.remoting.client import RemotingClient
+from support.clock import ManualClock
 from support.tables import encode_topic_table
 
 V1 = DataVersion(1, 1)
@@ -100,7 +100,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_the_table_of_handlers_is_what_4_9_8_answers(tmp_path: Path) -> None:
     config = config_in(tmp_path)
-    state = NameServerState(RouteTable(), KvTable(config.kv_config_path), LiveConfig(config), ManualClock())
+    state = NameServerState(
+        RouteTable(), KvTable(config.kv_config_path), NameServerLiveConfig(config), ManualClock()
+    )
     expected = [*range(100, 107), 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327]
     assert sorted(handlers(state)) == expected
 

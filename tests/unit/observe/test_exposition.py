@@ -5,13 +5,13 @@ import gzip
 import pytest
 
 from rocketeer.observe import exposition
-from rocketeer.observe.exposition import Body, Page
+from rocketeer.observe.exposition import MetricsBody, MetricsPage
 from rocketeer.observe.families import LAG_MESSAGES, MESSAGE_SIZE, MESSAGES_IN, TOPIC_NUMBER
 from rocketeer.steps import finish
 
 
-def filled(count: int) -> Body:
-    page = Page({"cluster": "c"})
+def filled(count: int) -> MetricsBody:
+    page = MetricsPage({"cluster": "c"})
     page.declare((TOPIC_NUMBER, MESSAGES_IN, LAG_MESSAGES))
     for number in range(count):
         labels = page.labels(topic=f"T{number}")

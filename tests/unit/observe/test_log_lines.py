@@ -8,7 +8,14 @@ import sys
 
 import pytest
 
-from rocketeer.observe.log_lines import FIRST_S, LONGEST_S, JsonFormat, LineFormat, OnceInAWhile, Repeats
+from rocketeer.observe.log_lines import (
+    FIRST_S,
+    LONGEST_S,
+    JsonFormat,
+    LineFormat,
+    RepeatingWarnings,
+    RepeatLimit,
+)
 
 
 def record(
@@ -31,7 +38,7 @@ class Heard:
         self.stream = io.StringIO()
         writer = logging.StreamHandler(self.stream)
         writer.setFormatter(logging.Formatter("%(message)s"))
-        self.handler = OnceInAWhile([writer], now_s=lambda: self.now_s)
+        self.handler = RepeatingWarnings([writer], now_s=lambda: self.now_s)
 
     def say(self, message: str, *args: object, level: int = logging.WARNING) -> None:
         self.handler.handle(record(message, *args, level=level))
@@ -54,9 +61,9 @@ def test_a_condition_of_37_minutes_is_said_a_few_times_with_a_count() -> None:
 
 
 def test_no_interval_is_longer_than_an_hour() -> None:
-    repeats, said = Repeats(), []
+    repeats, said = RepeatLimit(), []
     for number in range(100_000):
-        if repeats.said(("a",), number * 10.0) is not None:
+        if repeats.suffix_if_due(("a",), number * 10.0) is not None:
             said.append(number * 10.0)
     assert said[1] - said[0] == FIRST_S
     assert max(later - earlier for earlier, later in itertools.pairwise(said)) == LONGEST_S
@@ -88,9 +95,9 @@ def test_what_is_no_warning_is_always_said() -> None:
 
 
 def test_other_conditions_do_not_fill_the_memory() -> None:
-    repeats = Repeats()
+    repeats = RepeatLimit()
     for number in range(10_000):
-        repeats.said((number,), 0.0)
+        repeats.suffix_if_due((number,), 0.0)
     assert len(repeats._conditions) <= 1_000
 
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import QUEUES_MAX
 from rocketeer.observe import stored as observed
 from rocketeer.observe.stored import SIZE_BUCKETS, StoredTopics
 from rocketeer.steps import finish
 from rocketeer.store.queue_table import QueueTable
+from support.clock import ManualClock
 from support.step_times import best_longest_step_ms
 from support.stores import make_store, message
 

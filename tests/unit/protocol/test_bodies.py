@@ -12,15 +12,26 @@ from rocketeer.model.route import BrokerData, QueueData, Route
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies import register
+from rocketeer.protocol.bodies.connections import (
+    ClientConnection,
+    decode_group_connections,
+    decode_producer_connections,
+)
 from rocketeer.protocol.bodies.groups import decode_group, decode_group_table
-from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
+from rocketeer.protocol.bodies.heartbeat import ConsumerData, Heartbeat
 from rocketeer.protocol.bodies.kv import decode_kv_table
-from rocketeer.protocol.bodies.locks import decode_lock_request
 from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_queue_offsets
+from rocketeer.protocol.bodies.producers import ProducerClient, decode_producer_table
 from rocketeer.protocol.bodies.register import encode_registration
 from rocketeer.protocol.bodies.route import decode_route
 from rocketeer.protocol.bodies.topics import decode_topic_list, decode_topic_table
-from support.bodies import decode_registration, encode_cluster_info, encode_route
+from support.bodies import (
+    decode_heartbeat,
+    decode_lock_request,
+    decode_registration,
+    encode_cluster_info,
+    encode_route,
+)
 
 ROUTE = Route(
     queues=(QueueData("b", 4, 8, 6, 0),),
@@ -149,6 +160,31 @@ def test_a_compressed_registration_keeps_all_but_flag_and_order() -> None:
     assert value.configs == TOPICS | {"U": TopicConfig("U", 1, 1, 6)}
     assert (value.version, value.filter_servers) == (DataVersion(2, 1), ["f"])
     assert decode_registration(encode_registration(configs, DataVersion(2, 1))).configs == configs
+
+
+def test_texts_of_connections_may_be_null() -> None:
+    """As Java writes what a client never told; so do RocketMQ's forks."""
+    one = b'{"clientAddr":null,"clientId":"c","language":null,"version":"401"}'
+    expected = (ClientConnection("", "c", "", 401),)
+    group = decode_group_connections(b'{"connectionSet":[%b],"messageModel":null}' % one)
+    assert group.connections == expected
+    assert decode_producer_connections(b'{"connectionSet":[%b]}' % one) == expected
+    assert decode_producer_connections(b'{"connectionSet":null}') == ()
+    table = b'{"data":{"P":[{"clientId":null,"language":null,"remoteIP":null,"lastUpdateTimestamp":7}]}}'
+    assert decode_producer_table(table) == {"P": (ProducerClient(last_update_ms=7),)}
+
+
+def test_a_body_that_goes_too_deep_is_bad() -> None:
+    deep = b"[" * 900 + b"]" * 900
+    with pytest.raises(BadBody):
+        decode_producer_connections(b'{"connectionSet":%b}' % deep)
+
+
+@pytest.mark.parametrize("version", ["[]", "3000000000", '"new"'])
+def test_a_connection_that_is_none_is_bad(version: str) -> None:
+    one = b'{"clientId":"c","version":%b}' % version.encode()
+    with pytest.raises(BadBody, match="not what its code asks for"):
+        decode_producer_connections(b'{"connectionSet":[%b]}' % one)
 
 
 @pytest.mark.parametrize(

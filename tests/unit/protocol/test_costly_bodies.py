@@ -10,14 +10,13 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group
-from rocketeer.protocol.bodies.heartbeat import decode_client_check, decode_heartbeat, opening_heartbeat
-from rocketeer.protocol.bodies.locks import decode_lock_request
+from rocketeer.protocol.bodies.heartbeat import decode_client_check, opening_heartbeat
 from rocketeer.protocol.bodies.offsets import reading_member_status
 from rocketeer.protocol.bodies.register import reading_topic_table
-from rocketeer.protocol.bodies.topics import TopicTable, decode_topic_table
+from rocketeer.protocol.bodies.topics import TopicTableBody, decode_topic_table
 from rocketeer.protocol.fastjson import loads
 from rocketeer.steps import Steps, finish
-from support.bodies import decode_registration
+from support.bodies import decode_heartbeat, decode_lock_request, decode_registration
 from support.tables import encode_topic_table
 
 DECODERS = [
@@ -51,7 +50,7 @@ def test_a_bare_table_of_very_many_topics_is_read_a_topic_a_step() -> None:
     body = encode_topic_table(topics, DataVersion(1, 2))
     steps = 0
 
-    def counted() -> Steps[TopicTable]:
+    def counted() -> Steps[TopicTableBody]:
         nonlocal steps
         reading = reading_topic_table(body)
         while True:
@@ -72,7 +71,7 @@ def test_a_topic_that_is_null_is_none_whatever_the_size_of_the_body(count: int) 
     begin = b'{"topicConfigTable":{'
     table = encode_topic_table(topics, DataVersion(1, 2))
     table = begin + b'"none": null , "void":null,' + table.removeprefix(begin)
-    assert finish(reading_topic_table(table)) == TopicTable(topics, DataVersion(1, 2))
+    assert finish(reading_topic_table(table)) == TopicTableBody(topics, DataVersion(1, 2))
     body = b'{"topicConfigSerializeWrapper":%b,"filterServerList":[]}' % table
     assert decode_registration(body).configs == topics
 

@@ -6,22 +6,26 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import BadFrame, FrameTooLarge, ProtocolError
+from rocketeer.protocol import frames_plain
 from rocketeer.protocol.frame import (
     APART_BYTES,
     FILLED_BYTES,
     FRAME_BYTES_MAX,
     JSON,
     ROCKETMQ,
-    Filling,
-    FillingPlain,
     Frame,
     FrameSplitter,
+    PieceBuffer,
     pack_frame,
     pack_prefix,
 )
+
+BUFFERS = [PieceBuffer, frames_plain.PieceBuffer]
 
 GOOD = pack_frame(JSON, b"{}", b"body")
 
@@ -165,8 +169,8 @@ def test_the_end_of_a_large_frame_takes_no_time_for_all_of_it(large: bytes) -> N
     assert peak - before < 64 << 10
 
 
-@pytest.mark.parametrize("kind", [Filling, FillingPlain])
-def test_memory_of_what_will_not_be_finished_may_go_piece_by_piece(kind: type[Filling]) -> None:
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_memory_of_what_will_not_be_finished_may_go_piece_by_piece(kind: type[PieceBuffer]) -> None:
     beside = bytes(range(256)) * 64
     filling = kind(1 << 20)
     filling.fill(bytes(1 << 19), 0)
@@ -176,8 +180,8 @@ def test_memory_of_what_will_not_be_finished_may_go_piece_by_piece(kind: type[Fi
     assert beside == bytes(range(256)) * 64
 
 
-@pytest.mark.parametrize("kind", [Filling, FillingPlain])
-def test_what_is_filled_takes_no_more_than_its_size(kind: type[Filling]) -> None:
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_what_is_filled_takes_no_more_than_its_size(kind: type[PieceBuffer]) -> None:
     filling = kind(5)
     assert filling.fill(b"xab", 1) == 3
     assert filling.whole() is None
@@ -185,3 +189,23 @@ def test_what_is_filled_takes_no_more_than_its_size(kind: type[Filling]) -> None
     assert filling.whole() == b"abcde"
     assert filling.fill(b"more", 0) == 0
     assert kind(0).whole() == b""
+
+
+@given(st.integers(-2, 20), st.lists(st.tuples(st.binary(max_size=8), st.integers(-2, 10)), max_size=8))
+def test_both_fillings_take_and_refuse_the_same(size: int, pieces: list[tuple[bytes, int]]) -> None:
+    seen: list[list[object]] = []
+    for kind in BUFFERS:
+        told: list[object] = []
+        seen.append(told)
+        try:
+            filling = kind(size)
+        except ValueError as error:
+            told.append(str(error))
+            continue
+        for data, start in pieces:
+            try:
+                told.append(filling.fill(data, start))
+            except ValueError as error:
+                told.append(str(error))
+            told.append(filling.whole())
+    assert seen[0] == seen[1]

@@ -3,8 +3,6 @@
 import pytest
 
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel
-from rocketeer.protocol.bodies.heartbeat import decode_heartbeat
-from rocketeer.protocol.bodies.locks import decode_lock_request
 from rocketeer.protocol.command import decode_frame
 from rocketeer.protocol.frame import JSON
 from rocketeer.protocol.headers.base import Header, decode_header
@@ -12,6 +10,7 @@ from rocketeer.protocol.headers.clients import UnregisterClientHeader
 from rocketeer.protocol.headers.pull import PullMessageHeader
 from rocketeer.protocol.headers.send import SendMessageHeader
 from rocketeer.protocol.json_header import decode_outer
+from support.bodies import decode_heartbeat, decode_lock_request
 from support.raw_headers import decode_raw
 
 # Numbers stand bare or in quotes, booleans are 0 and 1, the header ends in a line feed.

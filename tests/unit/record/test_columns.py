@@ -1,6 +1,5 @@
 """The compiled columns of records and their plain twins are the same, and are what `decode_properties` reads."""
 
-import os
 from array import array
 from itertools import pairwise
 from typing import Any
@@ -31,7 +30,6 @@ def texts_of(column: tuple[bytes, bytes]) -> list[bytes]:
     return [column[1][begin:end] for begin, end in pairwise(ends)]
 
 
-@pytest.mark.skipif(bool(os.environ.get("ROCKETEER_PLAIN")), reason="asked for plain Python")
 def test_columns_are_compiled_where_the_rest_is() -> None:
     assert (columns.steps is not columns_plain) == COMPILED
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.errors import BadMessageId
 from rocketeer.record.hosts import decode_host, encode_host, host_text
 from rocketeer.record.ids import UniqKeys, decode_uniq_key_time, offset_msg_id, parse_offset_msg_id
+from support.clock import ManualClock
 
 
 def ms(*when: int) -> int:

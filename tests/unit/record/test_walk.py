@@ -2,16 +2,18 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rocketeer.compiled import COMPILED
 from rocketeer.record import walk_plain
 from rocketeer.record.flags import TX_ROLLBACK
 from rocketeer.record.hosts import encode_host
+from rocketeer.record.java_hash import index_hash
 from rocketeer.record.layout import PendingMessage, encode_pending
 from rocketeer.record.properties import encode_properties
 from rocketeer.record.walk import BAD_CRC, BAD_PLACE, Stop, Topics, find_record, walk, walk_piece
-from rocketeer.store.index_hash import key_hash
 
 DATA = Path(__file__).parents[2] / "golden" / "data"
 V4, V6 = encode_host("127.0.0.1", 10911), encode_host("2001:db8::1", 10911)
@@ -52,6 +54,25 @@ def both(raw: bytes, start: int = 0, stop: int | None = None, base: int = BASE) 
     return found
 
 
+@pytest.mark.skipif(not COMPILED, reason="the plain walk reads once")
+def test_a_record_that_is_written_while_the_walk_asks_why_it_ended_there_is_passed_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = records(3)
+    begin = int(walk(raw, 0, len(raw), BASE, Topics()).rows["at"][1])
+    growing = bytearray(raw)
+    growing[begin : begin + 8] = bytes(8)
+    plain = walk_plain.walk_piece
+
+    def write_first(*asked: Any) -> walk_plain.Walked:
+        growing[begin : begin + 8] = raw[begin : begin + 8]
+        return plain(*asked)
+
+    monkeypatch.setattr(walk_plain, "walk_piece", write_first)
+    found = walk(growing, 0, len(raw), BASE, Topics())
+    assert (found.stop, found.end, len(found.rows)) == (Stop.RANGE, len(raw), 3)
+
+
 def test_every_record_is_passed_with_what_queues_and_index_must_say_of_it() -> None:
     raw = records()
     both(raw)
@@ -65,7 +86,7 @@ def test_every_record_is_passed_with_what_queues_and_index_must_say_of_it() -> N
     for row, hashed in found.keys.tolist():
         keys[row].append(hashed)
     assert keys[11] == [], "nobody finds what was rolled back"
-    assert keys[5] == [key_hash(f"Größe#{key}") for key in (f"{5:032X}", "a5", "b", "ç")]
+    assert keys[5] == [index_hash(f"Größe#{key}") for key in (f"{5:032X}", "a5", "b", "ç")]
 
 
 @pytest.mark.parametrize("name", ["store_full", "store_crashed"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketeer.compiled import COMPILED_STREAMS
 from rocketeer.remoting import streams
 
 SERVERS = (
@@ -17,9 +18,9 @@ SERVERS = (
 @pytest.fixture(autouse=True)
 def transports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if getattr(request, "param", "ours") == "asyncio":
-        monkeypatch.setattr(streams, "SocketPoller", None)
+        monkeypatch.setattr(streams, "COMPILED_STREAMS", False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__.rpartition(".")[2] in SERVERS and streams.SocketPoller is not None:
+    if metafunc.module.__name__.rpartition(".")[2] in SERVERS and COMPILED_STREAMS:
         metafunc.parametrize("transports", ["ours", "asyncio"], indirect=True)

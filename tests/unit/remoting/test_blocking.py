@@ -119,6 +119,14 @@ def test_after_a_time_out_the_late_answer_is_dropped_and_the_connection_goes_on(
         assert connection.invoke(request(ECHO)).body == b"second"
 
 
+def test_a_call_whose_time_is_over_before_it_begins_leaves_the_connection_as_it_is() -> None:
+    with Peer(echo) as peer, BlockingConnection(peer.address) as connection:  # it takes one connection
+        assert connection.invoke(request(ECHO, body=b"a")).body == b"a"
+        with pytest.raises(CallTimeout):
+            connection.invoke(request(ECHO, body=b"b"), timeout_s=0)
+        assert connection.invoke(request(ECHO, body=b"c")).body == b"c"
+
+
 def test_each_call_on_a_connection_has_its_own_time_out() -> None:
     def answer_the_first_two(sock: socket.socket) -> None:
         for number, command in enumerate(commands(sock)):

@@ -10,7 +10,7 @@ import pytest
 from rocketeer.config.ports import free_ports
 from rocketeer.errors import CallTimeout, ConnectFailed, ConnectionLost
 from rocketeer.protocol.command import Command, encode, reply, request
-from rocketeer.remoting import client_connection
+from rocketeer.remoting import outgoing_connection
 from rocketeer.remoting.client import RemotingClient
 from support.remoting import ECHO, NEVER, SLOW, commands, peer, running_server
 
@@ -136,7 +136,7 @@ async def test_a_dead_address_is_connected_again_by_the_next_call() -> None:
 async def test_a_connection_that_went_silent_is_given_up_after_a_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_connection, "SILENCE_S", 0.03)
+    monkeypatch.setattr(outgoing_connection, "SILENCE_S", 0.03)
     connections = 0
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

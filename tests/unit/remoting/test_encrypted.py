@@ -132,7 +132,7 @@ def shake_hands(session: TlsSession, context: ssl.SSLContext) -> None:
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
         session.decrypt(to_server.read())
-        to_client.write(session.own_words())
+        to_client.write(session.pending_output())
 
 
 async def test_who_was_not_let_go_on_while_much_waited_is_when_nothing_does(contexts: Made) -> None:

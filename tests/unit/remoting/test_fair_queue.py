@@ -106,17 +106,17 @@ def test_newcomers_and_those_who_bring_much_or_took_long_may_be_expensive() -> N
     cost = ReadCost()
     for _ in range(KNOWN_READS):
         assert cost.may_be_expensive(10), "nobody knows it yet"
-        cost.reckon(10, 0.0001)
+        cost.note(10, 0.0001)
     assert not cost.may_be_expensive(10)
     assert cost.may_be_expensive(MUCH_BYTES)
-    cost.reckon(MUCH_BYTES, 0.0001)
+    cost.note(MUCH_BYTES, 0.0001)
     assert cost.may_be_expensive(10), "there is more where this came from"
-    cost.reckon(10, 1.0)
+    cost.note(10, 1.0)
     assert not cost.may_be_expensive(10), "one that took long is no sign"
     for _ in range(20):
-        cost.reckon(10, 1.0)
+        cost.note(10, 1.0)
     assert cost.may_be_expensive(10)
-    cost.reckon(10, 0.0001)
+    cost.note(10, 0.0001)
     assert not cost.may_be_expensive(10)
 
 

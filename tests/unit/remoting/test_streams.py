@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketeer.remoting import streams
+from rocketeer.compiled import COMPILED_STREAMS
 from rocketeer.remoting.connection import Connection
 from rocketeer.remoting.streams import SocketPoller, Stream
 
-pytestmark = pytest.mark.skipif(streams.SocketPoller is None, reason="only where it is compiled")
+pytestmark = pytest.mark.skipif(not COMPILED_STREAMS, reason="only where it is compiled")
 WAIT_S = 30
 SMALL_BUFFER = 4096
 

@@ -67,12 +67,12 @@ async def test_what_is_said_while_a_paced_sender_rests_does_not_send_a_piece_aga
     got: list[bytes] = []
     reading = threading.Thread(target=lambda: got.append(read_log(theirs, len(data))), daemon=True)
     reading.start()
-    sender.next_offset = 0
+    sender.start_at(0)
     sender.wake()
     try:
         async with asyncio.timeout(60):
             while reading.is_alive():
-                sender.say(SAID)
+                sender.send_control(SAID)
                 await asyncio.sleep(0)
     finally:
         sender.close()  # whoever reads still comes to an end

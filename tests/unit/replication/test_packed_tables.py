@@ -4,7 +4,8 @@ from pathlib import Path
 
 from rocketeer.broker.features.replication.packed import ASKING, PACKED
 from rocketeer.broker.features.replication.tables import FollowedTables
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.followed_tables import COPIED_FILES
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import SystemClock
@@ -48,8 +49,9 @@ async def test_a_topic_table_larger_than_a_frame_is_followed(tmp_path: Path) -> 
         followed = FollowedTables(
             master.client,
             topics=topics,
-            groups=GroupTable(BrokerConfig(), SystemClock()),
+            groups=ConsumerGroupTable(BrokerConfig(), SystemClock()),
             offsets=ConsumerOffsets(),
+            copied_files=COPIED_FILES,
             files=NoFiles(),
             store=EmptyLog(),
             clock=SystemClock(),

@@ -11,7 +11,7 @@ import pytest
 
 from rocketeer.errors import ReplicationError
 from rocketeer.group.epochs import EPOCHS_MAX, begun
-from rocketeer.group.frames import HELLO_BYTES_MAX, FrameReader, Hello, Kind, check_sizes, frame
+from rocketeer.group.frames import HELLO_BYTES_MAX, FrameKind, Hello, MemberFrameReader, check_sizes, frame
 from rocketeer.replication.master import SLAVES_MAX
 from rocketeer.replication.peer_reader import FEW_BYTES, PIECE_BYTES, PeerReader
 from rocketeer.replication.stream import HELLO, REPORT
@@ -120,9 +120,9 @@ def test_a_hello_says_no_more_than_a_member_says() -> None:
 
 
 def test_a_frame_larger_than_a_hello_is_refused_by_its_header() -> None:
-    reader = FrameReader(payload_bytes_max=HELLO_BYTES_MAX)
+    reader = MemberFrameReader(payload_bytes_max=HELLO_BYTES_MAX)
     with pytest.raises(ReplicationError, match=f"at most {HELLO_BYTES_MAX}"):
-        list(reader.feed(memoryview(frame(Kind.HELLO, 0, 0, bytes(HELLO_BYTES_MAX + 1))[:17])))
+        list(reader.feed(memoryview(frame(FrameKind.HELLO, 0, 0, bytes(HELLO_BYTES_MAX + 1))[:17])))
 
 
 def test_a_leader_keeps_the_last_epochs() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.segment import Segment
 from support.broker import broker_at
+from support.clock import ManualClock
 from support.pairs import ha_address, log_bytes, same_logs, slave_at, until
 from support.stores import checkpoint_now, kill, make_store, message, open_store
 

@@ -13,13 +13,13 @@ from rocketeer.replication.stream import (
     HEADER,
     HELLO,
     REPORT,
+    BoundKind,
     Data,
-    Event,
-    FrameReader,
-    Heartbeat,
-    Note,
-    Noted,
+    HaFrameReader,
+    LogBound,
     ReportReader,
+    StreamEvent,
+    StreamHeartbeat,
     note,
 )
 
@@ -32,10 +32,10 @@ def lines(name: str, direction: str) -> list[dict[str, Any]]:
     return [line for line in found if line["dir"] == direction]
 
 
-def pieces(stream: list[bytes]) -> list[Event]:
+def pieces(stream: list[bytes]) -> list[StreamEvent]:
     """All events, with the log's bytes joined where they follow each other."""
-    reader = FrameReader()
-    events: list[Event] = []
+    reader = HaFrameReader()
+    events: list[StreamEvent] = []
     for chunk in stream:
         for event in reader.feed(memoryview(chunk)):
             if isinstance(event, Data):
@@ -74,7 +74,7 @@ def test_a_recorded_masters_bytes_are_heartbeats_and_pieces_that_follow_each_oth
         end = event.offset + (len(event.data) if isinstance(event, Data) else 0)
     assert any(isinstance(event, Data) for event in events)
     if "sync_send" not in name:
-        assert isinstance(events[0], Heartbeat), "one comes before the first data"
+        assert isinstance(events[0], StreamHeartbeat), "one comes before the first data"
 
 
 FRAMES = st.lists(st.one_of(st.just(b""), st.binary(min_size=1, max_size=40)), max_size=8)
@@ -94,7 +94,7 @@ def test_any_split_of_the_stream_gives_the_same_log(bodies: list[bytes], cuts: l
     events = pieces([*chunks, stream])
     copied = b"".join(bytes(event.data) for event in events if isinstance(event, Data))
     assert copied == expected
-    assert sum(isinstance(event, Heartbeat) for event in events) == bodies.count(b"")
+    assert sum(isinstance(event, StreamHeartbeat) for event in events) == bodies.count(b"")
 
 
 @given(st.lists(st.integers(-1, 1 << 62), max_size=6), st.integers(1, 9))
@@ -107,11 +107,11 @@ def test_any_split_of_reports_gives_the_same_reports(reports: list[int], size: i
 
 def test_what_ours_say_beyond_4_9_8_are_negative_sizes() -> None:
     assert HELLO == -1, "what a 4.9.8 master takes for no report at all"
-    stream = note(Note.LOG_BEGINS, 7) + note(Note.LOG_ENDS, 9)
-    assert pieces([stream]) == [Noted(Note.LOG_BEGINS, 7), Noted(Note.LOG_ENDS, 9)]
+    stream = note(BoundKind.LOG_BEGINS, 7) + note(BoundKind.LOG_ENDS, 9)
+    assert pieces([stream]) == [LogBound(BoundKind.LOG_BEGINS, 7), LogBound(BoundKind.LOG_ENDS, 9)]
 
 
 @pytest.mark.parametrize("head", [HEADER.pack(-5, 10), HEADER.pack(0, -9), HEADER.pack(0, (1 << 30) + 1)])
 def test_a_header_that_cannot_be_one_is_an_error(head: bytes) -> None:
     with pytest.raises(ReplicationError):
-        list(FrameReader().feed(memoryview(head)))
+        list(HaFrameReader().feed(memoryview(head)))

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from rocketeer.answers import ANSWERS_AT_ONCE
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.replication.confirmations import Confirmations, Outcome
+from rocketeer.replication.confirmations import Confirmations, SlaveOutcome
 from rocketeer.replication.stream import HEADER, REPORT
 from support.broker import BrokerUnderTest, broker_at
+from support.clock import ManualClock
 from support.pairs import eventually, ha_address, slave_at
 
 SYNC = {"broker_role": BrokerRole.SYNC_MASTER, "slave_timeout_ms": 600}
@@ -34,23 +34,23 @@ def test_a_wait_ends_with_the_first_slave_that_has_it_or_with_the_time() -> None
     waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=1_000)
     waits.wait(100, seen.append)
     waits.wait(1_100, seen.append)
-    assert seen == [Outcome.CONFIRMED, Outcome.NO_SLAVE], "1000 behind is not near enough"
+    assert seen == [SlaveOutcome.CONFIRMED, SlaveOutcome.NO_SLAVE], "1000 behind is not near enough"
     seen.clear()
     waits.wait(150, seen.append)
     waits.wait(160, seen.append)
     slaves[1].acknowledged = 150
     waits.advanced()
-    assert seen == [Outcome.CONFIRMED]
+    assert seen == [SlaveOutcome.CONFIRMED]
     clock.advance(ms=3_100)
     waits.expire()
-    assert seen == [Outcome.CONFIRMED, Outcome.TIMEOUT]
+    assert seen == [SlaveOutcome.CONFIRMED, SlaveOutcome.TIMEOUT]
     slaves.clear()
     waits.wait(170, seen.append)
-    assert seen[-1] is Outcome.NO_SLAVE
+    assert seen[-1] is SlaveOutcome.NO_SLAVE
 
 
 def test_thousands_that_a_slave_has_are_answered_some_at_a_time_whatever_becomes_of_it() -> None:
-    clock, slaves, seen = ManualClock(), [Slave(0)], list[Outcome]()
+    clock, slaves, seen = ManualClock(), [Slave(0)], list[SlaveOutcome]()
     later: list[Callable[[], None]] = []
     waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=10_000, schedule=later.append)
     for number in range(1_000):
@@ -65,7 +65,7 @@ def test_thousands_that_a_slave_has_are_answered_some_at_a_time_whatever_becomes
         before = len(seen)
         later.pop(0)()
         assert len(seen) - before <= ANSWERS_AT_ONCE
-    assert seen == [Outcome.CONFIRMED] * 900 + [Outcome.TIMEOUT] * 100
+    assert seen == [SlaveOutcome.CONFIRMED] * 900 + [SlaveOutcome.TIMEOUT] * 100
 
 
 def test_a_reply_that_fails_keeps_nobody_else_from_theirs() -> None:
@@ -73,7 +73,7 @@ def test_a_reply_that_fails_keeps_nobody_else_from_theirs() -> None:
     later: list[Callable[[], None]] = []
     waits = Confirmations(slaves, clock, timeout_ms=3_000, behind_bytes_max=10_000, schedule=later.append)
 
-    def reply(number: int, outcome: Outcome) -> None:
+    def reply(number: int, outcome: SlaveOutcome) -> None:
         if number in (0, 70, 150):
             raise ValueError(number)
         told.append(number)
@@ -96,7 +96,7 @@ def test_a_reply_that_fails_keeps_nobody_else_from_theirs() -> None:
 
 
 def test_who_is_confirmed_and_not_answered_yet_is_told_so_when_the_master_stops() -> None:
-    slaves, told = [Slave(0)], list[Outcome]()
+    slaves, told = [Slave(0)], list[SlaveOutcome]()
     waits = Confirmations(
         slaves, ManualClock(), timeout_ms=3_000, behind_bytes_max=10_000, schedule=lambda run: None
     )
@@ -105,7 +105,7 @@ def test_who_is_confirmed_and_not_answered_yet_is_told_so_when_the_master_stops(
     slaves[0].acknowledged = 150
     waits.advanced()
     waits.close()
-    assert told == [Outcome.CONFIRMED] * 150 + [Outcome.TIMEOUT] * 50
+    assert told == [SlaveOutcome.CONFIRMED] * 150 + [SlaveOutcome.TIMEOUT] * 50
     assert len(waits) == 0
 
 

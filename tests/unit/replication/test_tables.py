@@ -8,10 +8,10 @@ import pytest
 
 from rocketeer.broker.features.replication import tables
 from rocketeer.broker.features.replication.tables import FollowedTables, table_feature
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.followed_tables import COPIED_FILES
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerConfig
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.offsets import LogOffset, QueueOffset
@@ -21,6 +21,7 @@ from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.steps import Steps
 from support.broker import BrokerUnderTest
+from support.clock import ManualClock
 from support.pairs import eventually, pair_at
 from support.stores import message, open_store
 
@@ -126,7 +127,7 @@ class Master:
                     yield
 
         self.offsets = Consumed()
-        self.handlers = table_feature(self.offsets, cast(Any, None), self.store).handlers
+        self.handlers = table_feature(self.offsets, COPIED_FILES, cast(Any, None), self.store).handlers
 
     def consume(self) -> None:
         self.store.append(message(b"x", "T", 0))
@@ -138,7 +139,9 @@ class Master:
             clock = ManualClock()
             bodies: dict[int, str] = {
                 RequestCode.GET_ALL_TOPIC_CONFIG: TopicTable(BrokerConfig(), clock).encode(),
-                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GroupTable(BrokerConfig(), clock).encode(),
+                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ConsumerGroupTable(
+                    BrokerConfig(), clock
+                ).encode(),
             }
             return reply(command, body=bodies.get(command.code, "").encode())
         told = self.handlers[command.code](command, cast(Any, None))
@@ -164,8 +167,9 @@ async def test_a_slave_knows_no_offset_of_a_message_that_it_does_not_have(
     slave = FollowedTables(
         master,
         topics=TopicTable(BrokerConfig(), clock),
-        groups=GroupTable(BrokerConfig(), clock),
+        groups=ConsumerGroupTable(BrokerConfig(), clock),
         offsets=offsets,
+        copied_files=COPIED_FILES,
         files=cast(Any, None),
         store=cast(Any, log),
         clock=clock,

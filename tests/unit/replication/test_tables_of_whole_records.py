@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.broker.features.idempotence.resends import Window
+from rocketeer.broker.features.idempotence.resends import IdempotenceLimits
 from rocketeer.broker.features.idempotence.snapshot import Snapshots
 from rocketeer.broker.features.timer.feature import Timers
 from rocketeer.broker.features.timer.snapshot import read_snapshot
 from rocketeer.broker.writer import Writer
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.observe.counters import Counters
+from support.clock import ManualClock
 from support.stores import SEGMENT_BYTES, make_store, message, open_store
 
 
@@ -43,11 +43,19 @@ async def test_snapshots_of_a_slave_end_with_a_whole_record(tmp_path: Path, byte
 
     path = tmp_path / "producers.bin"
     producers = Snapshots(
-        Window(ids=100, numbers=10, idle_ms=1_000), slave, clock, path=path, segment_bytes=SEGMENT_BYTES
+        IdempotenceLimits(ids=100, numbers=10, idle_ms=1_000),
+        slave,
+        clock,
+        path=path,
+        segment_bytes=SEGMENT_BYTES,
     )
     producers.save()
     again = Snapshots(
-        Window(ids=100, numbers=10, idle_ms=1_000), slave, clock, path=path, segment_bytes=SEGMENT_BYTES
+        IdempotenceLimits(ids=100, numbers=10, idle_ms=1_000),
+        slave,
+        clock,
+        path=path,
+        segment_bytes=SEGMENT_BYTES,
     )
     assert again.load() == whole
     slave.close()

@@ -1,16 +1,11 @@
 """Signatures, bit for bit as Java makes them, and requests that are taken once."""
 
-import base64
-import hashlib
-import hmac
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketeer.compiled import COMPILED
 from rocketeer.security.replay import NUMBERS, ReplayGuard
 from rocketeer.security.signature import (
     NONCE,
@@ -116,21 +111,3 @@ def test_no_number_is_taken_twice_in_whatever_order_they_come(numbers: list[int]
         if number not in numbers[:at] and number > max(numbers[:at], default=0) - NUMBERS
     ]
     assert set(in_reach) <= set(taken)
-
-
-@pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
-@given(secret=st.binary(max_size=200), head=st.binary(max_size=300), body=st.binary(max_size=300))
-def test_the_compiled_signature_is_the_same(secret: bytes, head: bytes, body: bytes) -> None:
-    from rocketeer.security._signing import SigningKey
-
-    expected = base64.b64encode(hmac.digest(secret, head + body, "sha1"))
-    assert SigningKey(secret).sign(head, body) == expected
-
-
-@pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
-@given(data=st.binary(max_size=500))
-def test_both_ways_to_hash_agree(data: bytes) -> None:
-    """With the processor's instructions and without them; where it has none both are the same."""
-    from rocketeer.security._signing import sha1_both
-
-    assert sha1_both(data) == (hashlib.sha1(data).digest(),) * 2

@@ -3,14 +3,15 @@
 import pytest
 
 from rocketeer.client.core.routes import RouteCache
-from rocketeer.errors import AccessDenied, BrokerRefused, ConnectFailed
+from rocketeer.client.core.transient import passes
+from rocketeer.errors import AccessDenied, BrokerRefused, ConnectFailed, NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import BrokerData, Route
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.spark.outages import Outage, passes
-from rocketeer.spark.source.away import BrokersAway
-from rocketeer.spark.source.offsets import Places
+from rocketeer.spark.outages import Outage
+from rocketeer.spark.source.offsets import QueueOffsets
 from rocketeer.spark.source.pulls import addresses_to_read
+from rocketeer.spark.source.unreachable import UnreachableBrokers
 
 
 class Clock:
@@ -44,6 +45,7 @@ def test_no_time_means_no_second_try() -> None:
         (ConnectFailed("h:1", "refused"), True),
         (BrokerRefused(ResponseCode.TOPIC_NOT_EXIST, "", broker="b"), True),
         (BrokerRefused(ResponseCode.SYSTEM_BUSY, "", broker="b"), True),
+        (NoRoute("T", ("a:9876",)), True),
         (BrokerRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "", broker="b"), False),
         (AccessDenied(16, "no", broker="b"), False),
     ],
@@ -54,12 +56,12 @@ def test_what_passes_by_itself_is_waited_for(error: Exception, waited_for: bool)
 
 def test_a_broker_that_is_away_is_left_alone_and_the_others_are_asked() -> None:
     clock = Clock()
-    away = BrokersAway(1.0, clock)
+    away = UnreachableBrokers(1.0, clock)
     here, gone = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-b", 0)
     asked: list[str] = []
     dead = {"broker-b"}
 
-    def highs(queues: list[MessageQueue]) -> Places:
+    def highs(queues: list[MessageQueue]) -> QueueOffsets:
         asked.extend(queue.broker_name for queue in queues)
         if queues[0].broker_name in dead:
             raise ConnectFailed("h:1", "refused")
@@ -80,6 +82,18 @@ def test_a_broker_that_is_away_is_left_alone_and_the_others_are_asked() -> None:
     clock.now_s += 2.5
     assert away.ask(highs, [here, gone]) == {here: 7, gone: 7}
     assert away.seconds() == {}
+
+
+def test_a_broker_that_denies_is_not_waited_for() -> None:
+    """Its account was taken away while the stream ran: waiting for ever would hide that."""
+    away = UnreachableBrokers(1.0, Clock())
+
+    def denied(queues: list[MessageQueue]) -> QueueOffsets:
+        raise AccessDenied(16, "no", broker="broker-a")
+
+    with pytest.raises(AccessDenied):
+        away.ask(denied, [MessageQueue("T", "broker-a", 0)])
+    assert away.failures == 0
 
 
 def test_reads_go_to_slaves_in_turn_and_to_the_master_at_last() -> None:

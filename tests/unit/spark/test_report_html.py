@@ -11,7 +11,7 @@ from rocketeer.spark.jobs.stats.html import QUEUES_MAX, TOPICS_MAX, stats_page
 from rocketeer.spark.jobs.stats.values import (
     Measures,
     Part,
-    QueuePart,
+    QueueMeasures,
     Spread,
     Stats,
     TopicStats,
@@ -31,7 +31,7 @@ def topic(name: str, counts: list[int], *, windows: int = 3, tag: str | None = "
     of = Measures(total, total * 10, 0, 5000, spread, spread)
     parts = (Part(tag, of),)
     queues = tuple(
-        QueuePart("broker-a", at, Measures(count, count, 0, 1, spread, spread))
+        QueueMeasures("broker-a", at, Measures(count, count, 0, 1, spread, spread))
         for at, count in enumerate(counts)
     )
     each = tuple(WindowPart(at * 1000, of) for at in range(windows))

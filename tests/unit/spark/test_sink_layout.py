@@ -18,7 +18,7 @@ from rocketeer.spark.sink.columns import Columns
 from rocketeer.spark.sink.layout import KEEP_MS, Layout
 from rocketeer.spark.sink.options import SinkOptions
 from rocketeer.spark.sink.rows import BadRow
-from rocketeer.spark.sink.writers import BatchWriter, Written, write_task
+from rocketeer.spark.sink.writers import BatchWriter, TaskResult, write_task
 from rocketeer.testing import Cluster, cluster
 from support.spark_sink import bodies, noted_queues, until
 
@@ -48,7 +48,7 @@ def call(client: SinkClient, work: Coroutine[Any, Any, Any]) -> Any:
     return client.thread.call(work, 30)
 
 
-def task(running: Cluster, topic: str, rows: list[str], **options: Any) -> Written:
+def task(running: Cluster, topic: str, rows: list[str], **options: Any) -> TaskResult:
     batch = pa.RecordBatch.from_pydict({"body": rows})
     chosen = SinkOptions(nameserver=running.nameserver, topic=topic, delivery="effectively-once", **options)
     return write_task(iter([batch]), chosen, Columns(body=0, id=0, id_name="body"), "p.0", "p", 0)

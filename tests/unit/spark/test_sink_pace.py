@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rocketeer.spark.sink.pace import paced
+from rocketeer.spark.sink.rate_limit import rate_limited
 from rocketeer.spark.sink.requests import Request
 
 
@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_requests_leave_no_faster_than_the_rate(clock: list[float]) -> None:
     left: list[float] = []
-    submit = paced(lambda _: left.append(clock[0] - 100), 40)
+    submit = rate_limited(lambda _: left.append(clock[0] - 100), 40)
     for _ in range(5):
         submit(request(4))
     assert left == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
@@ -31,7 +31,7 @@ def test_requests_leave_no_faster_than_the_rate(clock: list[float]) -> None:
 
 def test_lost_time_is_not_made_up_for(clock: list[float]) -> None:
     left: list[float] = []
-    submit = paced(lambda _: left.append(clock[0] - 100), 10)
+    submit = rate_limited(lambda _: left.append(clock[0] - 100), 10)
     submit(request(5))
     clock[0] += 60
     for _ in range(3):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketeer.clock import ManualClock, SystemClock
+from rocketeer.clock import SystemClock
 from rocketeer.compiled import COMPILED
 from rocketeer.errors import NoRoute
 from rocketeer.model.queue import MessageQueue
@@ -16,8 +16,9 @@ from rocketeer.record.ids import UniqKeys
 from rocketeer.spark.sink.columns import Columns
 from rocketeer.spark.sink.options import SinkOptions
 from rocketeer.spark.sink.plain_rows import GeneralRows, PlainRows, Rows, choose_rows
-from rocketeer.spark.sink.requests import Batcher, Request
+from rocketeer.spark.sink.requests import Request, RequestBatcher
 from rocketeer.spark.sink.rows import BadRow, RowEncoder
+from support.clock import ManualClock
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled modules are not in use")
 
@@ -56,7 +57,7 @@ def written(
     shipped: list[Request] = []
     uniq_keys = UniqKeys("127.0.0.1", 1, SystemClock())
     encoder = RowEncoder(COLUMNS, OPTIONS, 5, producer, uniq_keys)
-    batcher = Batcher(OPTIONS, lambda topic: QUEUES[brokers], shipped.append)
+    batcher = RequestBatcher(OPTIONS, lambda topic: QUEUES[brokers], shipped.append)
     sink: Rows = GeneralRows(encoder, batcher)
     if way == "plain":
         sink = choose_rows(encoder, batcher, shipped.append, COLUMNS, OPTIONS, producer, uniq_keys)
@@ -143,7 +144,7 @@ def test_whole_requests_are_equal_to_the_last_byte() -> None:
         [pa.array([row[at] for row in rows]) for at in range(4)], ["b", "t", "k", "i"]
     )
     encoder = RowEncoder(COLUMNS, OPTIONS, 0, None, uniq_keys)
-    batcher = Batcher(OPTIONS, lambda topic: QUEUES["a"], shipped.append)
+    batcher = RequestBatcher(OPTIONS, lambda topic: QUEUES["a"], shipped.append)
     sink = choose_rows(encoder, batcher, shipped.append, COLUMNS, OPTIONS, None, uniq_keys)
     sink.add(batch)
     sink.flush()
@@ -163,7 +164,7 @@ def test_unique_keys_are_those_the_general_way_would_have_made_also_where_their_
         uniq_keys = UniqKeys("127.0.0.1", 1, ManualClock(), instance=7)
         uniq_keys.take((1 << 16) - 2)
         encoder = RowEncoder(COLUMNS, OPTIONS, 0, None, uniq_keys)
-        batcher = Batcher(OPTIONS, lambda topic: QUEUES["a"], shipped.append)
+        batcher = RequestBatcher(OPTIONS, lambda topic: QUEUES["a"], shipped.append)
         sink: Rows = GeneralRows(encoder, batcher)
         if way == "plain":
             sink = choose_rows(encoder, batcher, shipped.append, COLUMNS, OPTIONS, None, uniq_keys)
@@ -180,7 +181,7 @@ def test_lists_of_keys_take_the_general_way() -> None:
     uniq_keys = UniqKeys("127.0.0.1", 1, SystemClock())
     columns = Columns(body=0, keys=1)
     encoder = RowEncoder(columns, OPTIONS, 0, None, uniq_keys)
-    batcher = Batcher(OPTIONS, lambda topic: QUEUES["a"], shipped.append)
+    batcher = RequestBatcher(OPTIONS, lambda topic: QUEUES["a"], shipped.append)
     sink = choose_rows(encoder, batcher, shipped.append, columns, OPTIONS, None, uniq_keys)
     sink.add(pa.RecordBatch.from_pydict({"body": [b"x"], "keys": [["a", "b"]]}))
     sink.flush()
@@ -194,7 +195,7 @@ def test_a_topic_that_is_nowhere_names_the_first_row() -> None:
     uniq_keys = UniqKeys("127.0.0.1", 1, SystemClock())
     columns = Columns(body=0)
     encoder = RowEncoder(columns, OPTIONS, 3, None, uniq_keys)
-    batcher = Batcher(OPTIONS, no_queues, lambda request: None)
+    batcher = RequestBatcher(OPTIONS, no_queues, lambda request: None)
     sink = choose_rows(encoder, batcher, lambda request: None, columns, OPTIONS, None, uniq_keys)
     with pytest.raises(BadRow, match="row 1 of partition 3 is for a topic that does not exist"):
         sink.add(pa.RecordBatch.from_pydict({"body": [b"x"]}))

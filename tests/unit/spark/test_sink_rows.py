@@ -14,7 +14,7 @@ from rocketeer.record.ids import UniqKeys
 from rocketeer.record.properties import decode_properties
 from rocketeer.spark.sink.columns import IDENTITY, Columns, SinkSchemaError, plan_columns
 from rocketeer.spark.sink.options import SinkOptions, parse_sink_options
-from rocketeer.spark.sink.requests import Batcher, Request
+from rocketeer.spark.sink.requests import Request, RequestBatcher
 from rocketeer.spark.sink.rows import BadRow, RowEncoder, RowMessage
 from rocketeer.spark.sink.spool import Spool
 
@@ -52,7 +52,7 @@ def digests(rows: Sequence[object], *, identity: Sequence[int]) -> list[bytes | 
 
 def requests(messages: Sequence[RowMessage], options: SinkOptions = PLAIN) -> list[Request]:
     shipped: list[Request] = []
-    batcher = Batcher(options, lambda topic: QUEUES, shipped.append)
+    batcher = RequestBatcher(options, lambda topic: QUEUES, shipped.append)
     for message in messages:
         batcher.add(message)
     batcher.flush()

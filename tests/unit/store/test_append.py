@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.errors import StoreError, StoreRefused
 from rocketeer.record.delay_levels import DelayLevels
@@ -14,6 +13,7 @@ from rocketeer.record.hosts import encode_host
 from rocketeer.record.layout import PendingMessage, decode_record, encode_pending
 from rocketeer.store.dispatch import Dispatcher
 from rocketeer.store.message_store import GetStatus, MessageStore
+from support.clock import ManualClock
 from support.stores import (
     BORN_HOST,
     SEGMENT_BYTES,

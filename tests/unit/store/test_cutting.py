@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.store.cutting import cut_store
+from support.clock import ManualClock
 from support.stores import checkpoint_now, kill, make_store, message, small_config
 
 

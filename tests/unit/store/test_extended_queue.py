@@ -1,5 +1,6 @@
 """Units beside queue entries (enableConsumeQueueExt): written before what points to them, rebuilt, deleted with it."""
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -8,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.java_hash import tag_hash
 from rocketeer.store.consume_queue_ext import ADDRESS_MIN, ExtUnit, is_address
+from rocketeer.store.file_cache import FileCache
 from rocketeer.store.message_store import GetStatus, MessageStore
 from rocketeer.store.queue_entry import ENTRY
 from support.stores import bodies, kill, message, open_store
@@ -24,7 +27,7 @@ def extended(folder: Path, **changes: Any) -> MessageStore:
 
 
 def units(store: MessageStore, queue_id: int = 0) -> list[ExtUnit | None]:
-    queue = store.queue_table.by_key["TopicTest", queue_id]
+    queue = store.queue_table.get("TopicTest", queue_id)
     raw = queue.read(queue.min_offset, 1 << 20)
     return [queue.unit(code) for _, _, code in ENTRY.iter_unpack(raw)]
 
@@ -43,7 +46,7 @@ def bits_by_body(store: MessageStore) -> Callable[[DispatchEntry], bytes]:
 def test_every_entry_points_to_its_unit_over_file_borders(tmp_path: Path) -> None:
     store = extended(tmp_path)
     assert store.extension is not None
-    store.extension.filter_bits = bits_by_body(store)
+    store.extension.set_filter_bits(bits_by_body(store))
     for number in range(500):
         store.append(message(b"%07d" % number, tags="TagA", queue_id=number % 2))
     for queue_id in (0, 1):
@@ -52,6 +55,8 @@ def test_every_entry_points_to_its_unit_over_file_borders(tmp_path: Path) -> Non
             b"%07d" % n * 2 for n in range(queue_id, 500, 2)
         ]
         assert {unit and unit.tag_code for unit in found} == {tag_hash("TagA")}
+        store.queue_table.get("TopicTest", queue_id).write_out()
+        assert units(store, queue_id) == found, "the same from the files"
         names = sorted(os.listdir(tmp_path / "consumequeue_ext" / "TopicTest" / str(queue_id)))
         assert names == [f"{number * FILE_BYTES:020d}" for number in range(3)]
     first = (tmp_path / "consumequeue_ext" / "TopicTest" / "0" / f"{0:020d}").read_bytes()
@@ -74,7 +79,7 @@ def test_units_go_on_where_they_ended(tmp_path: Path) -> None:
     store.close()
     store = extended(tmp_path)
     store.append(message(b"10"))
-    codes = [code for _, _, code in ENTRY.iter_unpack(store.queue_table.by_key["TopicTest", 0].read(0, 20))]
+    codes = [code for _, _, code in ENTRY.iter_unpack(store.queue_table.get("TopicTest", 0).read(0, 20))]
     assert codes == [ADDRESS_MIN + 20 * number for number in range(11)]
     store.close()
     plain, _ = open_store(tmp_path)  # switched off again: what was written stays readable
@@ -83,17 +88,85 @@ def test_units_go_on_where_they_ended(tmp_path: Path) -> None:
     plain.close()
     store = extended(tmp_path)
     store.append(message(b"12"))
-    raw = store.queue_table.by_key["TopicTest", 0].read(11, 2)
+    raw = store.queue_table.get("TopicTest", 0).read(11, 2)
     (_, _, without), (_, _, code) = ENTRY.iter_unpack(raw)
     assert not is_address(without)
     assert code == ADDRESS_MIN + 20 * 11
     store.close()
 
 
+def test_units_wait_with_their_entries_and_reach_their_file_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = extended(tmp_path)
+    for number in range(300):  # over file borders
+        store.append(message(b"%d" % number))
+    found = units(store)
+    queue = store.queue_table.get("TopicTest", 0)
+    written: list[str] = []
+    write = FileCache.write
+
+    def full(self: FileCache, path: str, data: bytes, at: int, file_bytes: int) -> None:
+        if len(written) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        write(self, path, data, at, file_bytes)
+
+    monkeypatch.setattr(FileCache, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        queue.write_out()
+    assert "consumequeue_ext" in written[0]
+    assert queue.pending_bytes == 300 * 20, "no entry is written before its unit is"
+    assert units(store) == found
+    monkeypatch.undo()
+    queue.write_out()
+    assert queue.pending_bytes == 0
+    assert units(store) == found
+    store.close()
+    store = extended(tmp_path)
+    assert units(store) == found
+    store.close()
+
+
+@pytest.mark.parametrize("written", [0, 4, 6, 10])
+def test_units_of_entries_that_are_cut_make_room_for_the_next(tmp_path: Path, written: int) -> None:
+    """Wherever they are: in the file, in memory, or some here and some there."""
+    store = extended(tmp_path)
+    assert store.extension is not None
+    store.extension.set_filter_bits(bits_by_body(store))
+    queue = store.queue_table.get_or_make("TopicTest", 0)
+    ends = []
+    for number in range(10):
+        ends.append(store.append(message(b"%02d" % number)).end)
+        if number + 1 == written:
+            queue.write_out()
+    before = units(store)
+    assert queue.truncate_to_log(ends[5]) == 4
+    assert units(store) == before[:6]
+    new = store.append(message(b"new"))
+    assert [code for _, _, code in ENTRY.iter_unpack(queue.read(QueueOffset(6), 1))] == [ADDRESS_MIN + 6 * 24]
+    expected = [*before[:6], ExtUnit(new.tag_code, new.store_ms, b"new" * 2)]
+    assert units(store) == expected
+    queue.write_out()
+    assert units(store) == expected
+    store.close()
+
+
+def test_an_entry_that_is_refused_leaves_no_unit(tmp_path: Path) -> None:
+    store = extended(tmp_path)
+    entry = store.append(message(b"0"))
+    queue = store.queue_table.get("TopicTest", 0)
+    pending = len(queue._units._tail)
+    for offset in (0, 1 + queue._files.per_file + 1):
+        assert not queue.append(entry._replace(queue_offset=offset))
+    assert len(queue._units._tail) == pending
+    store.close()
+
+
 def test_a_process_that_dies_leaves_units_that_can_be_read_and_rebuilt(tmp_path: Path) -> None:
     store = extended(tmp_path / "a")
     assert store.extension is not None
-    store.extension.filter_bits = bits_by_body(store)
+    store.extension.set_filter_bits(bits_by_body(store))
     for number in range(700):
         store.append(message(b"%07d" % number))
     copy = kill(store, tmp_path / "b")
@@ -186,7 +259,7 @@ def test_a_test_may_skip_a_record_by_its_unit(tmp_path: Path, bits: bytes) -> No
 
     store = extended(tmp_path, memory_ratio=0)
     assert store.extension is not None
-    store.extension.filter_bits = lambda entry: bits
+    store.extension.set_filter_bits(lambda entry: bits)
     for _ in range(5):
         store.append(message(b"x"))
     wants = Wants()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rocketeer.answers import ANSWERS_AT_ONCE
-from rocketeer.clock import ManualClock
 from rocketeer.config import FlushMode
 from rocketeer.errors import StoreRefused
 from rocketeer.store import segment as segment_module
 from rocketeer.store.kernel import sync_range
 from rocketeer.store.message_store import MessageStore
+from support.clock import ManualClock
 from support.stores import SEGMENT_BYTES, make_store, message
 
 WAIT_S = 30
@@ -212,4 +212,21 @@ def test_a_reply_that_fails_keeps_nobody_else_from_theirs(tmp_path: Path, disk: 
         while answers[-1:] != [numbers[-1]]:
             loop.run_one()
     assert answers == [number for number in range(200) if number not in (0, 70, 150)]
+    store.close()
+
+
+def test_a_refusal_that_fails_keeps_nobody_else_from_theirs(tmp_path: Path, disk: Disk, loop: Loop) -> None:
+    store = opened(tmp_path, loop)
+    disk.error = OSError(errno.EIO, "broken")
+    answers: list[bool] = []
+
+    def fails(durable: bool) -> None:
+        raise ValueError(durable)
+
+    disk.gate.clear()
+    for reply in (fails, answers.append, fails, answers.append):
+        store.when_durable(store.append(message()).end, reply)
+    disk.gate.set()
+    loop.run_one()
+    assert answers == [False, False]
     store.close()

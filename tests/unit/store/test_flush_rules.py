@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import FlushMode
 from rocketeer.store import flush
 from rocketeer.store.flush import FlushRules
 from rocketeer.store.message_store import MessageStore
+from support.clock import ManualClock
 from support.stores import make_store, message, small_config
 
 LEAST_PAGES = 4

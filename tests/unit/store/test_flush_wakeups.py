@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.store import segment as segment_module
 from rocketeer.store.kernel import sync_range
+from support.clock import ManualClock
 from support.stores import make_store, message
 
 WAIT_S = 60

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.errors import StoreRefused
 from rocketeer.store import checkpointing, cleaning, summary
 from rocketeer.store.message_store import MessageStore
+from support.clock import ManualClock
 from support.indexes import query
 from support.stores import SEGMENT_BYTES, bodies, checkpoint_now, kill, make_store, message, open_store
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.store.index import Index
 from rocketeer.store.index_next import NextIndexFile
+from support.clock import ManualClock
 from support.index_reference import entry
 from support.indexes import query
 

@@ -71,7 +71,7 @@ def test_what_is_allocated_comes_into_memory(tmp_path: Path, toucher: PagePrefau
     segment = new_segment(tmp_path)
     assert not in_memory(segment, SIZE)
     own = descriptors(segment.path)
-    toucher.want(segment)
+    toucher.request(segment)
     until(lambda: in_memory(segment, SIZE))
     until(lambda: descriptors(segment.path) == own)
     segment.let_go()
@@ -80,12 +80,12 @@ def test_what_is_allocated_comes_into_memory(tmp_path: Path, toucher: PagePrefau
 def test_nothing_is_ordered_twice(tmp_path: Path, toucher: PagePrefault) -> None:
     first, second = new_segment(tmp_path), new_segment(tmp_path, SIZE)
     for _ in range(3):
-        toucher.want(first)
-        toucher.want(second)
+        toucher.request(first)
+        toucher.request(second)
     assert toucher._told == 2 * SIZE
     until(lambda: in_memory(second, SIZE))
     second.reserved = 0  # nothing new: no order, whatever it says
-    toucher.want(second)
+    toucher.request(second)
     assert toucher._told == 2 * SIZE
     first.let_go()
     second.let_go()
@@ -96,7 +96,7 @@ def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(
 ) -> None:
     segment = new_segment(tmp_path)
     segment.path.unlink()
-    toucher.want(segment)
+    toucher.request(segment)
     assert toucher._told == 0
     segment.let_go()
 
@@ -107,7 +107,7 @@ def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(
         while True:
             os.write(write_end, b"x" * 4096)
     own = descriptors(another.path)
-    toucher.want(another)
+    toucher.request(another)
     assert (toucher._told, descriptors(another.path)) == (0, own), "to be ordered again later"
     toucher._pipe = thread
     os.close(read_end)
@@ -122,7 +122,7 @@ def test_it_ends_in_the_middle_of_its_work(tmp_path: Path) -> None:
     toucher.start()
     own = [descriptors(segment.path) for segment in segments]
     for segment in segments:
-        toucher.want(segment)
+        toucher.request(segment)
     toucher.close()
     toucher.close()
     until(lambda: [descriptors(segment.path) for segment in segments] == own)

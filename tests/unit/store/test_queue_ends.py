@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.config import BrokerRole
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import QUEUES_MAX
@@ -19,13 +18,14 @@ from rocketeer.store import checkpointing, summary
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.queue_entry import QueueEntry
 from rocketeer.store.queue_table import QueueTable
+from support.clock import ManualClock
 from support.stores import checkpoint_now, kill, make_store, message, open_store
 
 TOPICS = ["A", "B", "C"]
 
 
 def added_up(table: QueueTable) -> int:
-    return sum(queue.max_offset for queue in table.by_key.values())
+    return sum(queue.max_offset for queue in table)
 
 
 def any_topic(chance: random.Random) -> str:
@@ -49,12 +49,12 @@ def skip(store: MessageStore, chance: random.Random) -> None:
 def truncate(store: MessageStore, chance: random.Random) -> None:
     end = LogOffset(chance.randrange(store.log.max_offset + 1))
     chance.choice([store.queue_table.cut_to_log, store.queue_table.drop_beyond])(end)
-    for queue in list(store.queue_table.by_key.values())[: chance.randrange(3)]:
+    for queue in list(store.queue_table)[: chance.randrange(3)]:
         queue.drop_blank_end()
 
 
 def mend(store: MessageStore, chance: random.Random) -> None:
-    for queue in store.queue_table.by_key.values():
+    for queue in store.queue_table:
         if queue.max_offset > queue.min_offset:
             queue.put_right(QueueOffset(queue.max_offset - 1), QueueEntry(0, 100, 0))
 
@@ -89,7 +89,7 @@ def test_the_sum_is_that_of_all_ends_whatever_happens_to_queues(
     store, _ = open_store(tmp_path / "s", queue_extension_enable=extended)
     removed = []
     for _ in range(150):
-        removed += list(store.queue_table.by_key.values())
+        removed += list(store.queue_table)
         change = chance.choice(CHANGES)
         change(store, chance)
         assert store.queue_table.offsets_sum() == added_up(store.queue_table), change.__name__
@@ -97,7 +97,7 @@ def test_the_sum_is_that_of_all_ends_whatever_happens_to_queues(
     again, _ = open_store(copy, queue_extension_enable=extended)
     assert again.queue_table.offsets_sum() == added_up(again.queue_table) > 0
     again.close()
-    for queue in set(removed).difference(store.queue_table.by_key.values()):  # somebody still holds it
+    for queue in set(removed).difference(store.queue_table):  # somebody still holds it
         queue.skip(queue.max_offset)
         queue.forget()
     assert store.queue_table.offsets_sum() == added_up(store.queue_table)
@@ -176,7 +176,7 @@ def test_a_round_passes_by_idle_queues_in_slices(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(checkpointing, "SLICE_S", 0.0)
     last = store.append(message(topic="T99", queue_id=9))
     clock.advance(ms=store.config.flush_queue_thorough_ms)
-    queue = store.queue_table.by_key["T99", 9]
+    queue = store.queue_table.get("T99", 9)
     ticks = 0
     while queue.pending_bytes:
         store.tick()
@@ -190,21 +190,34 @@ def test_a_round_passes_by_idle_queues_in_slices(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer takes its time")
 def test_a_topic_with_all_queues_that_it_may_have_goes_in_a_short_step(tmp_path: Path) -> None:
-    """In the processor's time, 8 ms on a quiet machine; the best of a few, for a busy one takes longer now and then."""
+    """In the processor's time, beside what popping as many keys takes here: about 2.5 times that, some 10 ms on
+    a quiet machine. The best of a few: a busy one takes longer now and then."""
     store = make_store(tmp_path, ManualClock())
     store.open()
-    took_ms = []
-    for _ in range(4):
+    took_s, pops_s = [], []
+    for _ in range(2):
         for queue_id in range(QUEUES_MAX):
             store.append(message(b"x", "Wide", queue_id))
         store.append(message(b"x", "Other", 0))
+        pops_s.append(popping_s(store.queue_table))
         gc.collect()
         began_s = time.thread_time()
         assert store.queue_table.remove_topic("Wide") == QUEUES_MAX
-        took_ms.append((time.thread_time() - began_s) * 1000)
+        took_s.append(time.thread_time() - began_s)
         assert store.queue_table.offsets_sum() == added_up(store.queue_table)
         while store.queue_table._removed:
             store.queue_table.let_go()
-    assert min(took_ms) < 20
-    assert store.queue_table.offsets_sum() == added_up(store.queue_table) == 4
+    assert min(took_s) < 6 * min(pops_s)
+    assert store.queue_table.offsets_sum() == added_up(store.queue_table) == 2
     store.close()
+
+
+def popping_s(table: QueueTable) -> float:
+    """How long it takes to pop every key from a plain table of all queues."""
+    copy = {(queue.topic, queue.queue_id): queue for queue in table}
+    keys = list(copy)
+    gc.collect()
+    began_s = time.thread_time()
+    for key in keys:
+        copy.pop(key)
+    return time.thread_time() - began_s

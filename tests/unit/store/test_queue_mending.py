@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.store.get import NO_RECORD, Fetched
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.queue_entries import entries_hold
 from rocketeer.store.queue_entries_plain import entries_hold as plain_entries_hold
 from rocketeer.store.queue_entry import ENTRY_BYTES
+from support.clock import ManualClock
 from support.records import split_records
 from support.stores import bodies, checkpoint_now, kill, make_store, message
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.store.index_layout import HEADER
+from support.clock import ManualClock
 from support.recovered import COUNT, fill, numbers
 from support.stores import checkpoint_now, kill, make_store
 

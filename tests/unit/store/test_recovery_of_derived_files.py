@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
 from rocketeer.store import summary
 from rocketeer.store.checkpoint import Checkpoint
+from rocketeer.store.checkpointing import Checkpointer
+from support.clock import ManualClock
 from support.recovered import COUNT, HOW, check_whole, fill, stopped
 from support.stores import (
     SEGMENT_BYTES,
@@ -218,6 +219,36 @@ def test_an_entry_that_seems_to_lie_beyond_the_checkpoint_is_found_again(tmp_pat
     assert [each.body for each in read_queue(store, "Rare", 0)] == [b"rare"]
     store.append(message(b"next", "Rare", 0))
     assert [each.body for each in read_queue(store, "Rare", 0)] == [b"rare", b"next"]
+    store.close()
+
+
+def test_a_recovery_that_dies_has_not_forgotten_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it deletes the queues of a topic: only the summary says that the others are not filled yet."""
+    clock = ManualClock()
+    store = make_store(tmp_path / "first", clock)
+    store.open()
+    fill(store)
+    checkpoint_now(store, clock)
+    noted = (tmp_path / "first/checkpoint").read_bytes()
+    store.delete_topic("Topic0")
+    assert summary.load(tmp_path / "first/checkpoint")[1] is None
+    folder = kill(store, tmp_path / "copy")
+    store.close()
+    (folder / "checkpoint").write_bytes(noted)  # what forgets it is not synced
+
+    def die(self: Checkpointer) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpointer, "start", die)
+        with pytest.raises(MemoryError):
+            open_store(folder)
+    assert not (folder / "consumequeue/Topic0").exists()
+    assert summary.load(folder / "checkpoint")[1] is not None
+    store, _ = open_store(folder)
+    assert {topic for topic, _ in store.queues()} == {"Topic1"}
     store.close()
 
 

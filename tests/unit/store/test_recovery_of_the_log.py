@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketeer.clock import ManualClock
+from rocketeer.model.offsets import LogOffset
+from rocketeer.record.delay_levels import DelayLevels
+from rocketeer.record.layout import MAGIC_BYTES, RECORD_BYTES_MAX
+from rocketeer.store.commit_log import CommitLog
+from rocketeer.store.log_scan import LogScan
+from support.clock import ManualClock
 from support.recovered import COUNT, HOW, body_of, check_whole, fill, places, stopped
 from support.stores import SEGMENT_BYTES, bodies, checkpoint_now, kill, make_store, message, open_store, query
 
@@ -241,6 +246,18 @@ def test_a_power_failure_leaves_a_whole_beginning_of_the_log(tmp_path: Path, pla
     store, report = open_store(folder)
     assert places(store) == {number: number // 6 for number in range(last + 31)}
     store.close()
+
+
+def test_the_largest_record_that_can_be_may_run_into_a_hole(tmp_path: Path) -> None:
+    """A frame brings at most RECORD_BYTES_MAX: what says so and was not written to its end is a hole."""
+    log = CommitLog(tmp_path, 20 << 20)
+    for size, is_hole in ((RECORD_BYTES_MAX, True), (RECORD_BYTES_MAX + 1, False)):
+        with (tmp_path / f"{0:020d}").open("wb") as file:
+            file.write(struct.pack(">i", size) + MAGIC_BYTES + b"x" * (8192 - 8))
+            file.truncate(20 << 20)
+        log.load()
+        assert LogScan(log, DelayLevels.parse("1s"), LogOffset(0)).stands_at_hole(LogOffset(0)) is is_hole
+        log.close()
 
 
 def test_two_accidents_at_one_place_keep_both_copies(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from rocketeer.store.retention import (
     RetentionPlan,
     RetentionRules,
     SegmentAge,
-    follow_log,
-    judge,
+    decide_retention,
     may_drop_oldest,
     nears_its_end,
     parse_hours,
+    trim_to_log,
 )
 
 NOW = 1_700_000_000_000
@@ -58,33 +58,33 @@ def drops(
 def test_the_three_steps_of_a_filling_disk(
     hour: int, used: int, expired: bool, forced: bool, writable: bool
 ) -> None:
-    assert judge(RULES, hour=hour, used_percent=used) == (expired, forced, writable)
+    assert decide_retention(RULES, hour=hour, used_percent=used) == (expired, forced, writable)
 
 
 def test_without_leave_to_force_a_full_disk_only_loses_expired_files() -> None:
     rules = RetentionRules(forced_enabled=False)
-    verdict = judge(rules, hour=5, used_percent=95)
-    assert verdict == (True, False, False)
-    assert not may_drop_oldest(rules, verdict, segments(YOUNG, YOUNG), NOW)
-    assert may_drop_oldest(rules, verdict, segments(OLD, YOUNG), NOW)
+    decision = decide_retention(rules, hour=5, used_percent=95)
+    assert decision == (True, False, False)
+    assert not may_drop_oldest(rules, decision, segments(YOUNG, YOUNG), NOW)
+    assert may_drop_oldest(rules, decision, segments(OLD, YOUNG), NOW)
 
 
 def test_the_last_segment_never_goes() -> None:
-    verdict = judge(RULES, hour=4, used_percent=99)
-    assert not may_drop_oldest(RULES, verdict, segments(OLD), NOW)
-    assert not may_drop_oldest(RULES, verdict, [], NOW)
+    decision = decide_retention(RULES, hour=4, used_percent=99)
+    assert not may_drop_oldest(RULES, decision, segments(OLD), NOW)
+    assert not may_drop_oldest(RULES, decision, [], NOW)
 
 
 def test_a_young_file_protects_the_older_ones_behind_it() -> None:
-    verdict = judge(RULES, hour=4, used_percent=10)
-    assert not may_drop_oldest(RULES, verdict, segments(YOUNG, OLD, YOUNG), NOW)
+    decision = decide_retention(RULES, hour=4, used_percent=10)
+    assert not may_drop_oldest(RULES, decision, segments(YOUNG, OLD, YOUNG), NOW)
 
 
 def test_expiry_is_to_the_millisecond() -> None:
-    verdict = judge(RULES, hour=4, used_percent=10)
+    decision = decide_retention(RULES, hour=4, used_percent=10)
     files = segments(NOW - 72 * HOUR_MS, NOW)
-    assert may_drop_oldest(RULES, verdict, files, NOW)
-    assert not may_drop_oldest(RULES, verdict, files, NOW - 1)
+    assert may_drop_oldest(RULES, decision, files, NOW)
+    assert not may_drop_oldest(RULES, decision, files, NOW - 1)
 
 
 def test_nothing_goes_in_the_first_minute_and_then_ten_a_round_100_ms_apart() -> None:
@@ -176,11 +176,11 @@ def test_queues_follow_the_log_one_a_step_and_the_index_comes_last() -> None:
             assert len(asked) == 200
             return ["i"]
 
-    steps = follow_log(7, (Queue(n) for n in range(200)), Index())
+    steps = trim_to_log(7, (Queue(n) for n in range(200)), Index())
     assert next(steps) == ["q0"]
     assert len(asked) == 1
     assert [path for paths in steps for path in paths] == ["q100", "i"]
-    assert list(follow_log(7, [], None)) == []
+    assert list(trim_to_log(7, [], None)) == []
 
 
 def test_a_file_that_is_needed_stays_unless_the_disk_is_full_for_long() -> None:

@@ -8,7 +8,7 @@ import msgspec
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import ask_broker, each_broker, on_each_broker
 from rocketeer.admin.plans.clusters import choose_brokers
-from rocketeer.admin.results import Broker, Done, PerBroker
+from rocketeer.admin.results import ClusterBroker, Done, PerBroker
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import BadBody, ConfigError
 from rocketeer.model.data_version import DataVersion
@@ -79,7 +79,7 @@ def acl_versions(
     """The versions of brokers' ACL files."""
     brokers = yield from _where(context, broker, cluster)
 
-    def version(each: Broker) -> Plan[AclVersion]:
+    def version(each: ClusterBroker) -> Plan[AclVersion]:
         reply = yield from ask_broker(context, each.address, RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
         header = decode_header(AclVersionReplyHeader, reply.ext)
         whole = decode_data_version(header.version.encode())
@@ -103,7 +103,7 @@ def _files(text: str | None) -> dict[str, DataVersion]:
         raise BadBody(f"versions of ACL files that cannot be read: {why}") from None
 
 
-def _where(context: AdminContext, broker: str | None, cluster: str | None) -> Plan[tuple[Broker, ...]]:
+def _where(context: AdminContext, broker: str | None, cluster: str | None) -> Plan[tuple[ClusterBroker, ...]]:
     if broker is None and cluster is None:
         raise ConfigError("say which brokers: broker= an address, or cluster= a name")
     return (yield from choose_brokers(context, broker=broker, cluster=cluster, masters_only=False))

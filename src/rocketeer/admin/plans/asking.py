@@ -4,11 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rocketeer.admin.context import AdminContext
-from rocketeer.admin.results import Broker, Done, Failure, PerBroker
+from rocketeer.admin.results import ClusterBroker, Done, NotAnswered, PerBroker
 from rocketeer.client.plans.effects import Parallel, Plan
 from rocketeer.client.plans.replies import ask, refused
 from rocketeer.client.plans.routes import ask_nameservers, fetch_route
-from rocketeer.errors import BrokerRefused, ConnectFailed, NoRoute, RemotingError, RocketeerError
+from rocketeer.errors import (
+    BrokerRefused,
+    ConnectFailed,
+    NoNameServer,
+    NoRoute,
+    RemotingError,
+    RocketeerError,
+)
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command, request
@@ -52,24 +59,59 @@ def tell_nameservers(
     return dict(zip(addresses, outcomes, strict=True))
 
 
-def each_broker(brokers: Sequence[Broker], make: Callable[[Broker], Plan[T]]) -> Plan[PerBroker[T]]:
+def ask_each_nameserver(
+    context: AdminContext, code: int, header: Header | None = None
+) -> Plan[list[Command | BrokerRefused]]:
+    """Replies and refusals of the name servers that answer; raises NoNameServer when none does.
+
+    An answer that cannot be read is raised: whoever gave it is no name server, or one of another kind.
+    """
+    addresses = context.nameservers.in_turn()
+    share_s = context.timeout_s / len(addresses)  # some may be silent: the others' answers do
+    outcomes = yield Parallel([ask(address, request(code, header), share_s) for address in addresses])
+    answers: list[Command | BrokerRefused] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Command | BrokerRefused):
+            answers.append(outcome)
+        elif not isinstance(outcome, RemotingError):
+            raise outcome
+    if not answers:
+        raise NoNameServer(
+            [(address, str(error)) for address, error in zip(addresses, outcomes, strict=True)]
+        )
+    return answers
+
+
+def each_broker(
+    brokers: Sequence[ClusterBroker], make: Callable[[ClusterBroker], Plan[T]]
+) -> Plan[PerBroker[T]]:
     """Run a plan for each broker side by side; who fails is named, the others' answers stand."""
     outcomes = yield Parallel([make(broker) for broker in brokers], PARALLEL_MAX)
-    answers: dict[Broker, T] = {}
-    failures: list[Failure] = []
+    answers: dict[ClusterBroker, T] = {}
+    failures: list[NotAnswered] = []
     for broker, outcome in zip(brokers, outcomes, strict=True):
         if isinstance(outcome, RocketeerError):
-            failures.append(Failure(str(broker), outcome))
+            failures.append(NotAnswered(str(broker), outcome))
         else:
             answers[broker] = outcome
     return PerBroker(answers, tuple(failures))
 
 
-def on_each_broker(brokers: Sequence[Broker], make: Callable[[Broker], Plan[object]]) -> Plan[Done]:
+def some_brokers(
+    brokers: Sequence[ClusterBroker], make: Callable[[ClusterBroker], Plan[T]]
+) -> Plan[PerBroker[T]]:
+    """As `each_broker`; raises when all of them fail."""
+    found = yield from each_broker(brokers, make)
+    if not found.answers and found.failures:
+        raise found.failures[0].error
+    return found
+
+
+def on_each_broker(
+    brokers: Sequence[ClusterBroker], make: Callable[[ClusterBroker], Plan[object]]
+) -> Plan[Done]:
     """Have each broker do it; raises when none did."""
-    told = yield from each_broker(brokers, make)
-    if not told.answers and told.failures:
-        raise told.failures[0].error
+    told = yield from some_brokers(brokers, make)
     return Done(tuple(told.answers), told.failures)
 
 
@@ -87,10 +129,10 @@ class Reachable:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._lost: dict[Broker, RemotingError] = {}
-        self._tries: dict[Broker, int] = {}
+        self._lost: dict[ClusterBroker, RemotingError] = {}
+        self._tries: dict[ClusterBroker, int] = {}
 
-    def ask(self, broker: Broker, code: int, header: Header | None = None) -> Plan[Command]:
+    def ask(self, broker: ClusterBroker, code: int, header: Header | None = None) -> Plan[Command]:
         """As `ask_broker`; for a broker that was lost before, the error of that time."""
         lost = self._lost.get(broker)
         if lost is not None:
@@ -104,8 +146,8 @@ class Reachable:
             raise
 
     @property
-    def failures(self) -> tuple[Failure, ...]:
-        return tuple(Failure(str(broker), error) for broker, error in self._lost.items())
+    def failures(self) -> tuple[NotAnswered, ...]:
+        return tuple(NotAnswered(str(broker), error) for broker, error in self._lost.items())
 
 
 def topic_route(context: AdminContext, topic: str) -> Plan[Route]:
@@ -118,19 +160,19 @@ def topic_route(context: AdminContext, topic: str) -> Plan[Route]:
     return route
 
 
-def topic_masters(context: AdminContext, topic: str) -> Plan[tuple[Broker, ...]]:
+def topic_masters(context: AdminContext, topic: str) -> Plan[tuple[ClusterBroker, ...]]:
     """The masters that have the topic; a name without a master is asked at its first slave."""
     route = yield from topic_route(context, topic)
     return route_brokers(route)
 
 
-def route_brokers(route: Route) -> tuple[Broker, ...]:
+def route_brokers(route: Route) -> tuple[ClusterBroker, ...]:
     """One broker process for each name of the route, the master where there is one."""
-    found: list[Broker] = []
+    found: list[ClusterBroker] = []
     for data in sorted(route.brokers, key=lambda data: data.broker_name):
         if data.addresses:
             broker_id = MASTER_ID if MASTER_ID in data.addresses else min(data.addresses)
-            found.append(Broker(data.cluster, data.broker_name, broker_id, data.addresses[broker_id]))
+            found.append(ClusterBroker(data.cluster, data.broker_name, broker_id, data.addresses[broker_id]))
     return tuple(found)
 
 

@@ -11,13 +11,13 @@ from rocketeer.admin.plans.asking import (
     on_each_broker,
     tell_nameservers,
 )
-from rocketeer.admin.results import Broker, BrokerRuntime, ClusterMap, Done, PerBroker
+from rocketeer.admin.results import BrokerRuntime, ClusterBroker, ClusterMap, Done, PerBroker
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import ConfigError
 from rocketeer.protocol.bodies.broker_stats import BrokerStats, decode_broker_stats
 from rocketeer.protocol.bodies.consume_stats import BrokerConsumeStats, decode_broker_consume_stats
 from rocketeer.protocol.bodies.kv import decode_kv_table
-from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
+from rocketeer.protocol.bodies.properties import decode_settings, encode_settings
 from rocketeer.protocol.bodies.route import decode_cluster_info
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.headers.admin import GetBrokerConsumeStatsHeader, ViewBrokerStatsHeader
@@ -29,7 +29,7 @@ from rocketeer.protocol.headers.nameserver import (
 )
 from rocketeer.protocol.headers.transaction import ResumeCheckHalfMessageHeader
 
-Settings: TypeAlias = Mapping[str, str]
+BrokerSettings: TypeAlias = Mapping[str, str]
 
 
 def cluster_map(context: AdminContext) -> Plan[ClusterMap]:
@@ -37,7 +37,7 @@ def cluster_map(context: AdminContext) -> Plan[ClusterMap]:
     reply = yield from ask_nameserver(context, RequestCode.GET_BROKER_CLUSTER_INFO)
     info = decode_cluster_info(reply.body)
     brokers = [
-        Broker(data.cluster, name, broker_id, address)
+        ClusterBroker(data.cluster, name, broker_id, address)
         for name, data in info.brokers.items()
         for broker_id, address in data.addresses.items()
     ]
@@ -47,10 +47,10 @@ def cluster_map(context: AdminContext) -> Plan[ClusterMap]:
 
 def choose_brokers(
     context: AdminContext, *, broker: str | None = None, cluster: str | None = None, masters_only: bool = True
-) -> Plan[tuple[Broker, ...]]:
+) -> Plan[tuple[ClusterBroker, ...]]:
     """One broker by its address, or those of a cluster; neither: all. A cluster nobody has is an error."""
     if broker is not None:
-        return (Broker("", "", 0, broker),)
+        return (ClusterBroker("", "", 0, broker),)
     known = yield from cluster_map(context)
     if cluster is not None and cluster not in known.clusters:
         names = ", ".join(known.clusters) or "none"
@@ -73,24 +73,24 @@ def cluster_runtime(context: AdminContext, cluster: str | None = None) -> Plan[P
     return (yield from each_broker(brokers, lambda each: broker_runtime(context, each.address)))
 
 
-def broker_settings(context: AdminContext, broker: str) -> Plan[Settings]:
+def broker_settings(context: AdminContext, broker: str) -> Plan[BrokerSettings]:
     """Every setting in force at the broker with this address, under RocketMQ's keys."""
     reply = yield from ask_broker(context, broker, RequestCode.GET_BROKER_CONFIG)
-    return decode_properties(reply.body)
+    return decode_settings(reply.body)
 
 
-def cluster_settings(context: AdminContext, cluster: str | None = None) -> Plan[PerBroker[Settings]]:
+def cluster_settings(context: AdminContext, cluster: str | None = None) -> Plan[PerBroker[BrokerSettings]]:
     """The settings of every broker of a cluster, slaves too."""
     brokers = yield from choose_brokers(context, cluster=cluster, masters_only=False)
     return (yield from each_broker(brokers, lambda each: broker_settings(context, each.address)))
 
 
 def update_broker_settings(
-    context: AdminContext, changes: Settings, *, broker: str | None = None, cluster: str | None = None
+    context: AdminContext, changes: BrokerSettings, *, broker: str | None = None, cluster: str | None = None
 ) -> Plan[Done]:
     """Change settings while brokers run: of one (by address), of a cluster's masters, of all masters."""
     brokers = yield from choose_brokers(context, broker=broker, cluster=cluster)
-    body = encode_properties(changes)
+    body = encode_settings(changes)
     done = yield from on_each_broker(
         brokers, lambda each: ask_broker(context, each.address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
     )

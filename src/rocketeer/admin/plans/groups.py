@@ -11,20 +11,22 @@ from rocketeer.admin.plans.asking import (
     is_not_online,
     on_each_broker,
     route_brokers,
+    some_brokers,
 )
 from rocketeer.admin.plans.clusters import choose_brokers, cluster_map
 from rocketeer.admin.plans.topics import delete_topic
 from rocketeer.admin.results import (
-    Broker,
+    ClusterBroker,
     Done,
-    Failure,
     GroupMembers,
+    NotAnswered,
     PerBroker,
 )
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.routes import fetch_route
 from rocketeer.errors import BrokerRefused, ConfigError, RocketeerError
 from rocketeer.model.group import SubscriptionGroup, is_usable_group
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import dlq_topic, retry_topic
 from rocketeer.protocol.bodies.connections import (
@@ -49,7 +51,7 @@ def group_configs(
     """Every consumer group's configuration, by broker."""
     brokers = yield from choose_brokers(context, broker=broker, cluster=cluster)
 
-    def table(each: Broker) -> Plan[Mapping[str, SubscriptionGroup]]:
+    def table(each: ClusterBroker) -> Plan[Mapping[str, SubscriptionGroup]]:
         reply = yield from ask_broker(context, each.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return decode_group_table(reply.body).groups
 
@@ -115,11 +117,13 @@ def group_connections(
     context: AdminContext, group: str, *, broker: str | None = None
 ) -> Plan[GroupConnections]:
     """Who is connected in a consumer group and what it subscribes to; raises BrokerRefused when nobody is."""
-    brokers = (Broker("", "", 0, broker),) if broker else (yield from brokers_of_group(context, group))
+    brokers = (ClusterBroker("", "", 0, broker),) if broker else (yield from brokers_of_group(context, group))
     return (yield from connections_at(Reachable(context), group, brokers))
 
 
-def connections_at(reach: Reachable, group: str, brokers: tuple[Broker, ...]) -> Plan[GroupConnections]:
+def connections_at(
+    reach: Reachable, group: str, brokers: tuple[ClusterBroker, ...]
+) -> Plan[GroupConnections]:
     """What the first broker knows that knows the group's members: clients tell all of them the same."""
     failure: RocketeerError | None = None
     for each in brokers:
@@ -140,7 +144,7 @@ def running_info(
     context: AdminContext, group: str, client_id: str, *, broker: str | None = None, stacks: bool = False
 ) -> Plan[RunningInfo]:
     """What one member tells of itself; `stacks`: also where its threads are. A member may need seconds for that."""
-    brokers = (Broker("", "", 0, broker),) if broker else (yield from brokers_of_group(context, group))
+    brokers = (ClusterBroker("", "", 0, broker),) if broker else (yield from brokers_of_group(context, group))
     header = GetConsumerRunningInfoHeader(group, client_id, stacks)
     failure: RocketeerError | None = None
     for each in brokers:
@@ -166,10 +170,10 @@ def group_members(
     ]
     outcomes = yield from in_parallel(plans)
     running: dict[ClientConnection, RunningInfo] = {}
-    failures: list[Failure] = []
+    failures: list[NotAnswered] = []
     for connection, outcome in zip(found.connections, outcomes, strict=True):
         if isinstance(outcome, RocketeerError):
-            failures.append(Failure(f"member {connection.client_id}", outcome))
+            failures.append(NotAnswered(f"member {connection.client_id}", outcome))
         else:
             running[connection] = outcome
     return GroupMembers(group, found, running, tuple(failures))
@@ -177,27 +181,25 @@ def group_members(
 
 def member_offsets(
     context: AdminContext, group: str, topic: str, *, client_id: str | None = None
-) -> Plan[Mapping[str, Mapping[MessageQueue, int]]]:
+) -> Plan[Mapping[str, Mapping[MessageQueue, QueueOffset]]]:
     """Where each member says it is in its queues of a topic, by client id."""
     brokers = yield from brokers_of_group(context, group)
     header = GetConsumerStatusHeader(topic, group, client_id)
     code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
 
-    def ask_members(each: Broker) -> Plan[dict[str, dict[MessageQueue, int]]]:
+    def ask_members(each: ClusterBroker) -> Plan[dict[str, dict[MessageQueue, QueueOffset]]]:
         reply = yield from ask_broker(context, each.address, code, header)
         return decode_members_status(reply.body)
 
-    found = yield from each_broker(brokers, ask_members)
-    if not found.answers and found.failures:
-        raise found.failures[0].error
-    members: dict[str, dict[MessageQueue, int]] = {}
+    found = yield from some_brokers(brokers, ask_members)
+    members: dict[str, dict[MessageQueue, QueueOffset]] = {}
     for _, table in found:
         for member, offsets in table.items():
             members.setdefault(member, {}).update(offsets)
     return members
 
 
-def brokers_of_group(context: AdminContext, group: str) -> Plan[tuple[Broker, ...]]:
+def brokers_of_group(context: AdminContext, group: str) -> Plan[tuple[ClusterBroker, ...]]:
     """The masters of the clusters the group is in: those with its retry topic; of all when it has none.
 
     Not only the brokers that have the retry topic: one makes it when the first member tells it of itself.

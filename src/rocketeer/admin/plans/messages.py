@@ -27,6 +27,7 @@ from rocketeer.client.plans.pull import PullResult, PullSettings, pull
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.errors import BrokerRefused, ConfigError, RocketeerError
 from rocketeer.filter.subscribing import subscription_of
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL, TAG, ConsumeType, MessageModel
 from rocketeer.model.topic import TRACE_TOPIC
@@ -96,7 +97,9 @@ def pull_messages(
     settings = PullSettings(group, max_count, hold_s=0.0)
     subscription = subscription_of(queue.topic, tags)
     return (
-        yield from pull(settings, context.cluster, queue, offset, subscription, timeout_s=context.timeout_s)
+        yield from pull(
+            settings, context.cluster, queue, QueueOffset(offset), subscription, timeout_s=context.timeout_s
+        )
     )
 
 

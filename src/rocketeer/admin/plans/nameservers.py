@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from rocketeer.admin.context import AdminContext
-from rocketeer.admin.plans.asking import ask_nameserver, tell_nameservers
+from rocketeer.admin.plans.asking import ask_each_nameserver, ask_nameserver, tell_nameservers
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import BrokerRefused
 from rocketeer.protocol.bodies.kv import decode_kv_table
-from rocketeer.protocol.bodies.properties import decode_properties, encode_properties
+from rocketeer.protocol.bodies.properties import decode_settings, encode_settings
 from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.headers.base import decode_header
+from rocketeer.protocol.headers.base import Header, decode_header
 from rocketeer.protocol.headers.nameserver import (
     GetKvConfigReplyHeader,
     GetKvListHeader,
@@ -27,6 +27,19 @@ def get_kv(context: AdminContext, namespace: str, key: str) -> Plan[str | None]:
             return None
         raise
     return decode_header(GetKvConfigReplyHeader, reply.ext).value
+
+
+def kv_of_each(context: AdminContext, namespace: str, key: str) -> Plan[list[str]]:
+    """The values at the name servers that answer and have one: one that was away before has an old one, or none."""
+    answers = yield from ask_each_nameserver(context, RequestCode.GET_KV_CONFIG, KvKeyHeader(namespace, key))
+    values: list[str] = []
+    for answer in answers:
+        if isinstance(answer, BrokerRefused):
+            if answer.code != ResponseCode.QUERY_NOT_FOUND:
+                raise answer
+        elif (value := decode_header(GetKvConfigReplyHeader, answer.ext).value) is not None:
+            values.append(value)
+    return values
 
 
 def kv_namespace(context: AdminContext, namespace: str) -> Plan[Mapping[str, str]]:
@@ -52,14 +65,31 @@ def delete_kv(context: AdminContext, namespace: str, key: str) -> Plan[None]:
     yield from tell_nameservers(context, RequestCode.DELETE_KV_CONFIG, KvKeyHeader(namespace, key))
 
 
+def put_kv_anywhere(context: AdminContext, namespace: str, key: str, value: str) -> Plan[None]:
+    """As `put_kv`, but one name server that takes it is enough."""
+    yield from _tell_any(context, RequestCode.PUT_KV_CONFIG, PutKvConfigHeader(namespace, key, value))
+
+
+def delete_kv_anywhere(context: AdminContext, namespace: str, key: str) -> Plan[None]:
+    """As `delete_kv`, but one name server that takes it is enough."""
+    yield from _tell_any(context, RequestCode.DELETE_KV_CONFIG, KvKeyHeader(namespace, key))
+
+
+def _tell_any(context: AdminContext, code: int, header: Header) -> Plan[None]:
+    answers = yield from ask_each_nameserver(context, code, header)
+    refusals = [answer for answer in answers if isinstance(answer, BrokerRefused)]
+    if len(refusals) == len(answers):
+        raise refusals[0]
+
+
 def nameserver_settings(context: AdminContext) -> Plan[Mapping[str, Mapping[str, str]]]:
     """The settings in force at each name server, by its address."""
     replies = yield from tell_nameservers(context, RequestCode.GET_NAMESRV_CONFIG)
-    return {address: decode_properties(reply.body) for address, reply in replies.items()}
+    return {address: decode_settings(reply.body) for address, reply in replies.items()}
 
 
 def update_nameserver_settings(context: AdminContext, changes: Mapping[str, str]) -> Plan[tuple[str, ...]]:
     """Change settings of every name server while it runs; their addresses."""
-    body = encode_properties(changes)
+    body = encode_settings(changes)
     replies = yield from tell_nameservers(context, RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
     return tuple(replies)

@@ -12,10 +12,11 @@ from rocketeer.admin.plans.asking import (
     topic_masters,
 )
 from rocketeer.admin.plans.progress import group_progress
-from rocketeer.admin.results import Broker, Failure, OffsetChange, OffsetReset
+from rocketeer.admin.results import ClusterBroker, NotAnswered, OffsetChange, OffsetReset
 from rocketeer.client.plans import offsets as places
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import BrokerRefused, ConfigError, RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.consume_stats import QueueProgress
 from rocketeer.protocol.bodies.offsets import (
@@ -46,7 +47,7 @@ def reset_offsets(
     brokers = yield from topic_masters(context, topic)
     header = ResetOffsetHeader(topic, group, time_ms, force)
 
-    def reset(each: Broker) -> Plan[dict[MessageQueue, int]]:
+    def reset(each: ClusterBroker) -> Plan[dict[MessageQueue, QueueOffset]]:
         reply = yield from ask_broker(
             context, each.address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header
         )
@@ -56,7 +57,9 @@ def reset_offsets(
         done = yield from each_broker(brokers, reset)
         if done.answers:
             table = {queue: offset for _, part in done for queue, offset in part.items()}
-            changes = tuple(OffsetChange(queue, offset) for queue, offset in sorted(table.items()))
+            changes = tuple(
+                OffsetChange(queue, QueueOffset(offset)) for queue, offset in sorted(table.items())
+            )
             return OffsetReset(group, topic, True, changes, done.failures)
         if not all(_says_offline(failure.error) for failure in done.failures):
             raise done.failures[0].error
@@ -64,7 +67,7 @@ def reset_offsets(
 
 
 def _says_offline(error: RocketeerError) -> bool:
-    """4.9.8 answers 206, or 1 with words when it has never met the group."""
+    """Whether it means that no member is online: 4.9.8 answers 206, or 1 with a text when it never met the group."""
     return is_not_online(error) or (
         isinstance(error, BrokerRefused)
         and error.code == ResponseCode.SYSTEM_ERROR
@@ -89,7 +92,7 @@ def reset_offline_offsets(
     errors = [each for each in outcomes if isinstance(each, RocketeerError)]
     if errors and not changes:
         raise errors[0]
-    failures = tuple(Failure(f"a queue of {topic}", each) for each in errors)
+    failures = tuple(NotAnswered(f"a queue of {topic}", each) for each in errors)
     return OffsetReset(group, topic, False, changes, progress.failures + failures)
 
 
@@ -100,15 +103,16 @@ def _reset_queue(
         there = yield from places.max_offset(context.cluster, queue)
     else:
         there = yield from places.offset_at(context.cluster, queue, time_ms)
-    wanted = there if force or there <= state.consumer_offset else state.consumer_offset
-    if wanted != state.consumer_offset:
+    before = state.consumer_offset
+    wanted = there if force or there <= before else before
+    if wanted != before:
         yield from places.commit_offset(context.cluster, group, queue, wanted)
-    return OffsetChange(queue, wanted, state.broker_offset, state.consumer_offset, there)
+    return OffsetChange(queue, wanted, state.broker_offset, before, there)
 
 
 def clone_offsets(
     context: AdminContext, source: str, target: str, topic: str, *, offline: bool = False
-) -> Plan[Mapping[MessageQueue, int]]:
+) -> Plan[Mapping[MessageQueue, QueueOffset]]:
     """Have one group begin where another is in a topic; `offline`: though members of the target are connected.
 
     Every broker of the topic copies its own part; the places the target has then.
@@ -126,13 +130,13 @@ def clone_offsets(
     return {queue: state.consumer_offset for queue, state in progress.stats.queues.items()}
 
 
-def consumer_offsets(context: AdminContext, broker: str) -> Plan[Mapping[str, Mapping[int, int]]]:
+def consumer_offsets(context: AdminContext, broker: str) -> Plan[Mapping[str, Mapping[int, QueueOffset]]]:
     """Every group's offsets at one broker: `topic@group` -> queue -> offset."""
     reply = yield from ask_broker(context, broker, RequestCode.GET_ALL_CONSUMER_OFFSET)
     return decode_consumer_offsets(reply.body)
 
 
-def delay_offsets(context: AdminContext, broker: str) -> Plan[Mapping[int, int]]:
+def delay_offsets(context: AdminContext, broker: str) -> Plan[Mapping[int, QueueOffset]]:
     """How far one broker has delivered of each delay level."""
     reply = yield from ask_broker(context, broker, RequestCode.GET_ALL_DELAY_OFFSET)
     return decode_delay_offsets(reply.body)
@@ -140,20 +144,20 @@ def delay_offsets(context: AdminContext, broker: str) -> Plan[Mapping[int, int]]
 
 def offset_corrections(
     context: AdminContext, broker: str, topic: str, compare_group: str, groups: str = ""
-) -> Plan[Mapping[int, int]]:
+) -> Plan[Mapping[int, QueueOffset]]:
     """The least offset of other groups of a topic by queue, where it is behind the compared group's."""
     header = QueryCorrectionOffsetHeader(compare_group, topic, groups)
     reply = yield from ask_broker(context, broker, RequestCode.QUERY_CORRECTION_OFFSET, header)
     return decode_corrections(reply.body)
 
 
-def queue_range(context: AdminContext, queue: MessageQueue) -> Plan[tuple[int, int]]:
+def queue_range(context: AdminContext, queue: MessageQueue) -> Plan[tuple[QueueOffset, QueueOffset]]:
     """The oldest offset of a queue, and the one after its newest."""
     least = yield from places.min_offset(context.cluster, queue)
     most = yield from places.max_offset(context.cluster, queue)
     return least, most
 
 
-def offset_at(context: AdminContext, queue: MessageQueue, time_ms: int) -> Plan[int]:
+def offset_at(context: AdminContext, queue: MessageQueue, time_ms: int) -> Plan[QueueOffset]:
     """The message of a queue that was stored nearest to a time."""
     return places.offset_at(context.cluster, queue, time_ms)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from rocketeer.admin.context import AdminContext
-from rocketeer.admin.plans.asking import ask_broker, each_broker, topic_masters
-from rocketeer.admin.results import Broker
+from rocketeer.admin.plans.asking import ask_broker, some_brokers, topic_masters
+from rocketeer.admin.results import ClusterBroker
 from rocketeer.client.plans.effects import Plan
 from rocketeer.protocol.bodies.connections import ClientConnection, decode_producer_connections
 from rocketeer.protocol.bodies.producers import ProducerClient, decode_producer_table
@@ -17,13 +17,11 @@ def producer_connections(context: AdminContext, group: str, topic: str) -> Plan[
     brokers = yield from topic_masters(context, topic)
     header = GetProducerConnectionsHeader(group)
 
-    def connections(each: Broker) -> Plan[tuple[ClientConnection, ...]]:
+    def connections(each: ClusterBroker) -> Plan[tuple[ClientConnection, ...]]:
         reply = yield from ask_broker(context, each.address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
         return decode_producer_connections(reply.body)
 
-    found = yield from each_broker(brokers, connections)
-    if not found.answers and found.failures:
-        raise found.failures[0].error
+    found = yield from some_brokers(brokers, connections)
     clients = {each.client_id: each for _, part in found for each in part}
     return tuple(clients.values())
 

@@ -1,11 +1,18 @@
 """How far consumer groups are: one (208), all of them in one line each, the times of what is left (303)."""
 
 from rocketeer.admin.context import AdminContext
-from rocketeer.admin.plans.asking import Reachable, ask_broker, each_broker, in_parallel, is_not_online
+from rocketeer.admin.plans.asking import (
+    Reachable,
+    ask_broker,
+    each_broker,
+    in_parallel,
+    is_not_online,
+    some_brokers,
+)
 from rocketeer.admin.plans.clusters import cluster_map
 from rocketeer.admin.plans.groups import brokers_of_group, connections_at
 from rocketeer.admin.plans.topics import topics
-from rocketeer.admin.results import Broker, Failure, GroupProgress, GroupSummary
+from rocketeer.admin.results import ClusterBroker, GroupProgress, GroupSummary, NotAnswered
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import RocketeerError
 from rocketeer.model.topic import RETRY_PREFIX
@@ -20,9 +27,7 @@ def group_progress(context: AdminContext, group: str, topic: str | None = None) 
     """How far a group is in every queue (of one topic), and who is connected."""
     brokers = yield from brokers_of_group(context, group)
     reach = Reachable(context)
-    found = yield from each_broker(brokers, lambda each: _stats_at(reach, group, each, topic))
-    if not found.answers and found.failures:
-        raise found.failures[0].error
+    found = yield from some_brokers(brokers, lambda each: _stats_at(reach, group, each, topic))
     return (yield from _with_members(reach, group, brokers, list(found.answers.values()), found.failures))
 
 
@@ -34,14 +39,14 @@ def groups(context: AdminContext) -> Plan[tuple[GroupSummary, ...]]:
     found = [name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX)]
     outcomes = yield from in_parallel([_summary(reach, group, known.masters()) for group in found])
     return tuple(
-        GroupSummary(group, None, failures=(Failure(f"group {group}", outcome),))
+        GroupSummary(group, None, failures=(NotAnswered(f"group {group}", outcome),))
         if isinstance(outcome, RocketeerError)
         else outcome
         for group, outcome in zip(found, outcomes, strict=True)
     )
 
 
-def _summary(reach: Reachable, group: str, brokers: tuple[Broker, ...]) -> Plan[GroupSummary]:
+def _summary(reach: Reachable, group: str, brokers: tuple[ClusterBroker, ...]) -> Plan[GroupSummary]:
     progress = yield from progress_at(reach, group, brokers, None)
     stats, members = progress.stats, progress.connections
     whole = not progress.failures
@@ -58,20 +63,20 @@ def _summary(reach: Reachable, group: str, brokers: tuple[Broker, ...]) -> Plan[
 
 
 def progress_at(
-    reach: Reachable, group: str, brokers: tuple[Broker, ...], topic: str | None
+    reach: Reachable, group: str, brokers: tuple[ClusterBroker, ...], topic: str | None
 ) -> Plan[GroupProgress]:
     """A group's progress on these brokers, one after the other; who does not answer is named."""
     parts: list[ConsumeStats] = []
-    failures: list[Failure] = []
+    failures: list[NotAnswered] = []
     for each in brokers:
         try:
             parts.append((yield from _stats_at(reach, group, each, topic)))
         except RocketeerError as error:
-            failures.append(Failure(str(each), error))
+            failures.append(NotAnswered(str(each), error))
     return (yield from _with_members(reach, group, brokers, parts, tuple(failures)))
 
 
-def _stats_at(reach: Reachable, group: str, broker: Broker, topic: str | None) -> Plan[ConsumeStats]:
+def _stats_at(reach: Reachable, group: str, broker: ClusterBroker, topic: str | None) -> Plan[ConsumeStats]:
     header = GetConsumeStatsHeader(group, topic)
     reply = yield from reach.ask(broker, RequestCode.GET_CONSUME_STATS, header)
     return decode_consume_stats(reply.body)
@@ -80,16 +85,16 @@ def _stats_at(reach: Reachable, group: str, broker: Broker, topic: str | None) -
 def _with_members(
     reach: Reachable,
     group: str,
-    brokers: tuple[Broker, ...],
+    brokers: tuple[ClusterBroker, ...],
     parts: list[ConsumeStats],
-    failures: tuple[Failure, ...],
+    failures: tuple[NotAnswered, ...],
 ) -> Plan[GroupProgress]:
     connections: GroupConnections | None = None
     try:
         connections = yield from connections_at(reach, group, brokers)
     except RocketeerError as error:
         if not is_not_online(error) and not failures:
-            failures = (Failure(f"group {group}", error),)
+            failures = (NotAnswered(f"group {group}", error),)
     return GroupProgress(group, merge(parts), connections, failures)
 
 
@@ -98,7 +103,7 @@ def time_spans(context: AdminContext, group: str, topic: str) -> Plan[tuple[Cons
     brokers = yield from brokers_of_group(context, group)
     header = QueryConsumeTimeSpanHeader(topic, group)
 
-    def spans(each: Broker) -> Plan[list[ConsumeTimeSpan]]:
+    def spans(each: ClusterBroker) -> Plan[list[ConsumeTimeSpan]]:
         reply = yield from ask_broker(context, each.address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
         return decode_time_spans(reply.body)
 

@@ -3,7 +3,7 @@
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import ask_broker, in_parallel
 from rocketeer.admin.plans.clusters import cluster_map
-from rocketeer.admin.results import Broker, Failure, ReplicaGroups
+from rocketeer.admin.results import ClusterBroker, NotAnswered, ReplicaGroups
 from rocketeer.client.plans.effects import Plan, Sleep
 from rocketeer.errors import (
     AccessDenied,
@@ -35,21 +35,21 @@ def replica_group(context: AdminContext, broker: str) -> Plan[ReplicaGroup | Non
 def replica_groups(context: AdminContext) -> Plan[ReplicaGroups]:
     """Every replica group, told by its leader where there is one; brokers without one are not in it."""
     known = yield from cluster_map(context)
-    names: dict[tuple[str, str], list[Broker]] = {}
+    names: dict[tuple[str, str], list[ClusterBroker]] = {}
     for each in known.brokers:
         names.setdefault((each.cluster, each.name), []).append(each)
     answers = yield from in_parallel([_of_name(context, brokers) for brokers in names.values()])
     groups: list[ReplicaGroup] = []
-    failures: list[Failure] = []
+    failures: list[NotAnswered] = []
     for brokers, answer in zip(names.values(), answers, strict=True):
         if isinstance(answer, RocketeerError):
-            failures.append(Failure(str(brokers[0]), answer))
+            failures.append(NotAnswered(str(brokers[0]), answer))
         elif answer is not None:
             groups.append(answer)
     return ReplicaGroups(tuple(groups), tuple(failures))
 
 
-def _of_name(context: AdminContext, brokers: list[Broker]) -> Plan[ReplicaGroup | None]:
+def _of_name(context: AdminContext, brokers: list[ClusterBroker]) -> Plan[ReplicaGroup | None]:
     """The leader knows most, and comes first; without it another member tells."""
     failure: RocketeerError | None = None
     for broker in sorted(brokers):

@@ -6,7 +6,7 @@ from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import Reachable, in_parallel, route_brokers, topic_route
 from rocketeer.admin.plans.progress import progress_at
 from rocketeer.admin.plans.topics import groups_of_topic, is_user_topic, topic_configs, topics
-from rocketeer.admin.results import Broker, Failure, TopicActivity
+from rocketeer.admin.results import ClusterBroker, NotAnswered, TopicActivity
 from rocketeer.client.plans.effects import Plan
 from rocketeer.errors import BrokerRefused, RocketeerError
 from rocketeer.protocol.bodies.broker_stats import (
@@ -30,7 +30,7 @@ def activity(context: AdminContext, topic: str | None = None) -> Plan[tuple[Topi
         if isinstance(found, RocketeerError):
             if topic is not None:
                 raise found
-            lines.append(TopicActivity(name, None, failures=(Failure(f"topic {name}", found),)))
+            lines.append(TopicActivity(name, None, failures=(NotAnswered(f"topic {name}", found),)))
         else:
             lines += found
     return tuple(lines)
@@ -39,7 +39,7 @@ def activity(context: AdminContext, topic: str | None = None) -> Plan[tuple[Topi
 def topic_rates(context: AdminContext) -> Plan[Mapping[str, float | None]]:
     """Messages stored a second of every topic people send to; None when one of its brokers did not say."""
     tables = yield from topic_configs(context)
-    brokers: dict[str, list[Broker]] = {}
+    brokers: dict[str, list[ClusterBroker]] = {}
     for broker, table in tables:
         for name in table:
             if is_user_topic(name):
@@ -74,16 +74,16 @@ def _topic_activity(context: AdminContext, reach: Reachable, topic: str) -> Plan
 
 
 def _sum(
-    reach: Reachable, brokers: Sequence[Broker], name: str, key: str
-) -> Plan[tuple[tuple[float, int] | None, tuple[Failure, ...]]]:
+    reach: Reachable, brokers: Sequence[ClusterBroker], name: str, key: str
+) -> Plan[tuple[tuple[float, int] | None, tuple[NotAnswered, ...]]]:
     """(messages a second, in 24 hours) over the brokers; None when one of them did not say."""
     tps, total = 0.0, 0
-    failures: list[Failure] = []
+    failures: list[NotAnswered] = []
     for broker in brokers:
         try:
             stats = yield from _stats(reach, broker, name, key)
         except RocketeerError as error:
-            failures.append(Failure(str(broker), error))
+            failures.append(NotAnswered(str(broker), error))
             continue
         if stats is not None:
             tps += stats.minute.tps
@@ -91,7 +91,7 @@ def _sum(
     return (None if failures else (tps, total)), tuple(failures)
 
 
-def _stats(reach: Reachable, broker: Broker, name: str, key: str) -> Plan[BrokerStats | None]:
+def _stats(reach: Reachable, broker: ClusterBroker, name: str, key: str) -> Plan[BrokerStats | None]:
     """None when the broker has never counted anything there."""
     header = ViewBrokerStatsHeader(name, key)
     try:

@@ -12,12 +12,13 @@ from rocketeer.admin.plans.asking import (
     each_broker,
     on_each_broker,
     route_brokers,
+    some_brokers,
     tell_nameservers,
     topic_masters,
 )
 from rocketeer.admin.plans.clusters import choose_brokers, cluster_map
 from rocketeer.admin.plans.nameservers import delete_kv, get_kv, put_kv
-from rocketeer.admin.results import Broker, Done, Failure, PerBroker, TopicGroups, TopicStatus
+from rocketeer.admin.results import ClusterBroker, Done, NotAnswered, PerBroker, TopicGroups, TopicStatus
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.routes import fetch_topics
 from rocketeer.client.plans.topics import delete_topic as delete_in_broker
@@ -26,7 +27,7 @@ from rocketeer.errors import BrokerRefused, ConfigError, NoRoute, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import Route
 from rocketeer.model.topic import TopicConfig, is_system_topic, validate_topic_name
-from rocketeer.protocol.bodies.consume_stats import QueueRange, decode_topic_stats
+from rocketeer.protocol.bodies.consume_stats import TopicQueueStats, decode_topic_stats
 from rocketeer.protocol.bodies.groups import decode_group_list
 from rocketeer.protocol.bodies.topics import decode_topic_list
 from rocketeer.protocol.codes import RequestCode
@@ -85,14 +86,12 @@ def topic_status(context: AdminContext, topic: str) -> Plan[TopicStatus]:
     """What each queue of the topic holds, and when its newest message was stored."""
     brokers = yield from topic_masters(context, topic)
 
-    def stats(broker: Broker) -> Plan[dict[MessageQueue, QueueRange]]:
+    def stats(broker: ClusterBroker) -> Plan[dict[MessageQueue, TopicQueueStats]]:
         header = TopicHeader(topic)
         reply = yield from ask_broker(context, broker.address, RequestCode.GET_TOPIC_STATS_INFO, header)
         return decode_topic_stats(reply.body)
 
-    found = yield from each_broker(brokers, stats)
-    if not found.answers and found.failures:
-        raise found.failures[0].error
+    found = yield from some_brokers(brokers, stats)
     queues = {queue: each for _, table in found for queue, each in table.items()}
     return TopicStatus(topic, dict(sorted(queues.items())), found.failures)
 
@@ -119,7 +118,7 @@ def all_topic_groups(context: AdminContext) -> Plan[tuple[TopicGroups, ...]]:
     wanted = [name for name in names if not name.startswith(("%RETRY%", "%DLQ%"))]
     outcomes = yield from asking.in_parallel([groups_of_topic(context, name, reach) for name in wanted])
     return tuple(
-        TopicGroups(name, (), (), (Failure(f"topic {name}", found),))
+        TopicGroups(name, (), (), (NotAnswered(f"topic {name}", found),))
         if isinstance(found, RocketeerError)
         else found
         for name, found in zip(wanted, outcomes, strict=True)
@@ -130,13 +129,13 @@ def groups_of_topic(context: AdminContext, topic: str, reach: asking.Reachable) 
     """As `topic_groups`; a broker that was lost before is not asked again."""
     route = yield from asking.topic_route(context, topic)
     groups: set[str] = set()
-    failures: list[Failure] = []
+    failures: list[NotAnswered] = []
     for broker in route_brokers(route):
         header = TopicHeader(topic)
         try:
             reply = yield from reach.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         except RocketeerError as error:
-            failures.append(Failure(str(broker), error))
+            failures.append(NotAnswered(str(broker), error))
             continue
         groups.update(decode_group_list(reply.body))
     clusters = tuple(sorted({data.cluster for data in route.brokers}))
@@ -180,7 +179,7 @@ def update_topic_perm(
     queues = {data.broker_name: data for data in route.queues}
     ordered = _parse_order_conf((yield from order_conf(context, topic)))
 
-    def change(each: Broker) -> Plan[tuple[int, TopicConfig]]:
+    def change(each: ClusterBroker) -> Plan[tuple[int, TopicConfig]]:
         data = queues[each.name]
         config = TopicConfig(
             topic,
@@ -249,7 +248,7 @@ def _parse_order_conf(conf: str | None) -> dict[str, str]:
     return {name: count for name, _, count in parts if name}
 
 
-def _names_of(context: AdminContext, brokers: tuple[Broker, ...]) -> Plan[list[str]]:
+def _names_of(context: AdminContext, brokers: tuple[ClusterBroker, ...]) -> Plan[list[str]]:
     known = yield from cluster_map(context)
     names = [each.name or known.at(each.address).name for each in brokers]
     if not all(names):

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from rocketeer.bench.bars import BarResult
+from rocketeer.bench.bar_result import BarResult
 from rocketeer.bench.clients.rows import PUSH_BATCHES, ClientRun
 
 ASYNC_WANTED: Final = 8.0
@@ -21,36 +21,25 @@ SYNC_P50_WANTED: Final = 0.43
 def client_bars(runs: Sequence[ClientRun]) -> list[BarResult]:
     """The bars both libraries were measured for. Where a library has several ways, its fastest one counts."""
     found = [
-        _rate_bar(
-            "async send x 64 against the fastest acknowledged send",
+        _against(
+            "async send x 64 against the fastest acknowledged send: messages/s",
             _best(runs, "ours", lambda run: run.mode == "async", _rate),
             _best(runs, "cpp", lambda run: run.acknowledged, _rate),
             ASYNC_WANTED,
         ),
-        _rate_bar(
-            "push consumption, plain listener",
+        _against(
+            "push consumption, plain listener: messages/s",
             _best(runs, "ours", lambda run: run.row == "push, empty listener", _rate),
             _best(runs, "cpp", lambda run: run.mode == "push", _rate),
             PUSH_WANTED,
         ),
-    ]
-    ours, other = (
-        _best(runs, library, lambda run: run.mode == "sync", lambda run: run.p50_us)
-        for library in ("ours", "cpp")
-    )
-    if ours and other:
-        found.append(
-            BarResult(
-                name="sync send: p50 in us",
-                ours=ours,
-                other=other,
-                value=ours / other,
-                wanted=SYNC_P50_WANTED,
-                at_least=False,
-                unit="x",
-            )
-        )
-    found += [
+        _against(
+            "sync send: p50 in us",
+            _best(runs, "ours", lambda run: run.mode == "sync", _p50),
+            _best(runs, "cpp", lambda run: run.mode == "sync", _p50),
+            SYNC_P50_WANTED,
+            at_least=False,
+        ),
         _bar(
             "100,000 sends gathered",
             _best(runs, "ours", lambda run: run.mode == "gather", _rate),
@@ -77,11 +66,13 @@ def _in(row: str) -> Callable[[ClientRun], bool]:
 
 def _bar(name: str, value: float, wanted: float, unit: str, *, at_least: bool = True) -> BarResult | None:
     """One that no other library is measured for."""
-    if not value:
-        return None
-    return BarResult(
-        name=name, ours=value, other=None, value=value, wanted=wanted, at_least=at_least, unit=unit
-    )
+    return BarResult.limit(name, value, wanted, unit, at_least=at_least) if value else None
+
+
+def _against(
+    name: str, ours: float, other: float, wanted: float, *, at_least: bool = True
+) -> BarResult | None:
+    return BarResult.ratio(name, ours, other, wanted, at_least=at_least) if ours and other else None
 
 
 class Ratio(msgspec.Struct, frozen=True):
@@ -105,6 +96,10 @@ def ratios(runs: Sequence[ClientRun]) -> dict[str, Ratio]:
 
 def _rate(run: ClientRun) -> float:
     return run.messages_per_s
+
+
+def _p50(run: ClientRun) -> float:
+    return run.p50_us
 
 
 def _cpu(run: ClientRun) -> float:
@@ -146,17 +141,3 @@ def _medians(
         statistics.median(value(run) for run in chosen if run.row == row)
         for row in {run.row for run in chosen}
     ]
-
-
-def _rate_bar(name: str, ours: float, other: float, wanted: float) -> BarResult | None:
-    if not ours or not other:
-        return None
-    return BarResult(
-        name=f"{name}: messages/s",
-        ours=ours,
-        other=other,
-        value=ours / other,
-        wanted=wanted,
-        at_least=True,
-        unit="x",
-    )

@@ -1,10 +1,7 @@
 """`rocketeer bench client`: our client beside PyPI's `rocketmq`, its memory over a million messages, a fan-out."""
 
 import json as json_format
-import shutil
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +18,10 @@ from rocketeer.bench.clients.memory import GROWTH_BYTES_MAX, growth_bytes, store
 from rocketeer.bench.clients.rows import ROWS, ClientRun, Rounds
 from rocketeer.bench.compare import console
 from rocketeer.bench.options import BodyBytes, Folder, Json, Seconds, Warmup
-from rocketeer.bench.options import Rounds as RoundsOption
+from rocketeer.bench.options import RoundsOption as RoundsOption
 from rocketeer.bench.report import bars_table
-from rocketeer.bench.servers import Cluster, Make, make_label
-from rocketeer.bench.session import broker_cores
-from rocketeer.errors import RocketeerError
+from rocketeer.bench.servers import Make, ServerCluster, make_label
+from rocketeer.bench.session import broker_cores, scratch
 
 MILLION = 1_000_000
 GATHERED = 200_000
@@ -58,11 +54,10 @@ def client(
     Exit code 1 when a bar is missed.
     """
     about = report.machine()
-    base = Path(tempfile.mkdtemp(prefix="rocketeer-bench-", dir=folder))
     make: Make = "apache" if apache else "ours"
-    try:
+    with scratch(folder) as base:
         cores = None if apache else broker_cores()[0]
-        with Cluster(make, base / "cluster", conf=_CONF, cores=cores) as cluster:
+        with ServerCluster(make, base / "cluster", conf=_CONF, cores=cores) as cluster:
             if memory:
                 passed = _memory(cluster, count or MILLION, body_bytes, json, about)
             elif gather:
@@ -78,11 +73,6 @@ def client(
                     say=_say,
                 )
                 passed = _rows(side_by_side, rounds, only, make_label(make), json, about)
-    except RocketeerError as why:
-        console.print(f"[red]{why}[/red]", markup=True, highlight=False)
-        raise typer.Exit(1) from None
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
     if not passed:
         raise typer.Exit(1)
 
@@ -115,12 +105,14 @@ def _rows(
         other=other,
         runs=[msgspec.to_builtins(run) for run in runs],
         ratios=msgspec.to_builtins(by_row),
-        bars=[{**asdict(bar), "passed": bar.passed} for bar in bars],
+        bars=[bar.figures() for bar in bars],
     )
     return all(bar.passed for bar in bars)
 
 
-def _memory(cluster: Cluster, count: int, body_bytes: int, json: Path | None, about: dict[str, Any]) -> bool:
+def _memory(
+    cluster: ServerCluster, count: int, body_bytes: int, json: Path | None, about: dict[str, Any]
+) -> bool:
     samples = stored_and_consumed(cluster, "bench_memory", count, body_bytes, _say)
     growth = growth_bytes(samples)
     flat = growth <= GROWTH_BYTES_MAX
@@ -133,7 +125,9 @@ def _memory(cluster: Cluster, count: int, body_bytes: int, json: Path | None, ab
     return flat
 
 
-def _gather(cluster: Cluster, count: int, body_bytes: int, json: Path | None, about: dict[str, Any]) -> bool:
+def _gather(
+    cluster: ServerCluster, count: int, body_bytes: int, json: Path | None, about: dict[str, Any]
+) -> bool:
     found = gathered(cluster, "bench_gather", count, body_bytes)
     faults = found.faults()
     console.print(

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch, repeat, repeat_in_threads
+from rocketeer.bench.clients.job import BATCH, ClientJob, RunFigures, Stopwatch, repeat, repeat_in_threads
 from rocketeer.bench.clients.ours import Arrivals
 
 PACKAGE = "rocketmq"
@@ -28,14 +28,14 @@ def _client() -> Any:
     return import_module("rocketmq.client")
 
 
-def _producer(job: Job) -> Any:
+def _producer(job: ClientJob) -> Any:
     producer = _client().Producer(job.group, timeout=10_000)
     producer.set_namesrv_addr(job.namesrv)
     producer.start()
     return producer
 
 
-def _messages(job: Job) -> Any:
+def _messages(job: ClientJob) -> Any:
     """A function that makes the message of a number."""
     kind = _client().Message
     body = b"x" * job.body_bytes
@@ -49,17 +49,17 @@ def _messages(job: Job) -> Any:
     return make
 
 
-def sync(job: Job) -> Figures:
+def sync(job: ClientJob) -> RunFigures:
     producer, make = _producer(job), _messages(job)
     return repeat(job, lambda number: producer.send_sync(make(number)))
 
 
-def threads(job: Job) -> Figures:
+def threads(job: ClientJob) -> RunFigures:
     producer, make = _producer(job), _messages(job)
     return repeat_in_threads(job, lambda number: producer.send_sync(make(number)))
 
 
-def concurrent(job: Job) -> Figures:
+def concurrent(job: ClientJob) -> RunFigures:
     """`send_async` with callbacks. Only answered messages count."""
     producer, make = _producer(job), _messages(job)
     watch = Stopwatch(job)
@@ -90,12 +90,12 @@ def concurrent(job: Job) -> Figures:
     return watch.figures(sent)
 
 
-def oneway(job: Job) -> Figures:
+def oneway(job: ClientJob) -> RunFigures:
     producer, make = _producer(job), _messages(job)
     return repeat(job, lambda number: producer.send_oneway(make(number)))
 
 
-def batch(job: Job) -> Figures:
+def batch(job: ClientJob) -> RunFigures:
     producer, make = _producer(job), _messages(job)
 
     def send(number: int) -> None:
@@ -104,7 +104,7 @@ def batch(job: Job) -> Figures:
     return repeat(job, send, BATCH)
 
 
-def push(job: Job, timeout_s: float = 120) -> Figures:
+def push(job: ClientJob, timeout_s: float = 120) -> RunFigures:
     arrivals = Arrivals(job.count)
     consumer = _client().PushConsumer(job.group)
     consumer.set_namesrv_addr(job.namesrv)

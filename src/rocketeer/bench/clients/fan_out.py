@@ -16,7 +16,7 @@ from rocketeer import Message, aio
 from rocketeer.bench.clients.job import QUEUES
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, anonymous_bytes
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 
 SEND_BYTES_MAX: Final = 4_000
 """For each send that waits: its task, its coroutines, its message and its place in the line."""
@@ -58,7 +58,7 @@ class FanOut(msgspec.Struct, frozen=True):
         return found
 
 
-def gathered(cluster: Cluster, topic: str, count: int, body_bytes: int) -> FanOut:
+def gathered(cluster: ServerCluster, topic: str, count: int, body_bytes: int) -> FanOut:
     """Have a new process send `count` messages at once, with default options."""
     with Control(cluster.broker) as control:
         control.create_topic(topic, queues=QUEUES)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from rocketeer.bench.histogram import Counts, Latencies
+from rocketeer.bench.histogram import Latencies, LatencyCounts
 
 Library = Literal["ours", "cpp"]
 Mode = Literal["sync", "threads", "async", "gather", "oneway", "batch", "push"]
@@ -20,7 +20,7 @@ BATCH: Final = 32
 QUEUES: Final = 4
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one library. Sends last `seconds` after `warmup_s`; consumption ends with `count` messages."""
 
     library: Library
@@ -43,7 +43,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Ours only: consume with coroutines instead of threads."""
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What one run measured; the process's own CPU time is what a noisy machine changes least."""
 
     messages: int
@@ -60,9 +60,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 class Stopwatch:
     """Counts what happens between the end of the warm-up and the end of the run."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ClientJob) -> None:
         now_s = time.perf_counter()
-        self.counts = Counts()
+        self.counts = LatencyCounts()
         self._warm_s = now_s + job.warmup_s
         self.end_s = self._warm_s + job.seconds
         self._began_s = 0.0
@@ -79,11 +79,11 @@ class Stopwatch:
             self._began_s = ended_s
         return ended_s >= self.end_s
 
-    def figures(self, sent: int, *, sent_in_time: int | None = None) -> Figures:
+    def figures(self, sent: int, *, sent_in_time: int | None = None) -> RunFigures:
         """Call it when the last send has returned."""
         ended_s = time.perf_counter()
         latencies = Latencies([self.counts.sparse()])
-        return Figures(
+        return RunFigures(
             messages=(sent if sent_in_time is None else sent_in_time) - self._before,
             seconds=ended_s - self._began_s,
             cpu_s=time.process_time() - self._cpu_s,
@@ -94,7 +94,7 @@ class Stopwatch:
         )
 
 
-def repeat(job: Job, send: Callable[[int], object], each: int = 1) -> Figures:
+def repeat(job: ClientJob, send: Callable[[int], object], each: int = 1) -> RunFigures:
     """One thread, one call at a time; each call sends so many messages and is given its number."""
     watch = Stopwatch(job)
     for number in itertools.count(1):
@@ -105,7 +105,7 @@ def repeat(job: Job, send: Callable[[int], object], each: int = 1) -> Figures:
     raise AssertionError("itertools.count ended")
 
 
-def repeat_in_threads(job: Job, send: Callable[[int], object]) -> Figures:
+def repeat_in_threads(job: ClientJob, send: Callable[[int], object]) -> RunFigures:
     """As many threads as sends at once."""
     numbers = itertools.count(1)  # next() on it is atomic, whatever thread calls
     watch = Stopwatch(job)

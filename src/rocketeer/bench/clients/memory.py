@@ -18,7 +18,7 @@ from rocketeer.bench.clients.job import QUEUES
 from rocketeer.bench.clients.rows import store_messages
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed, anonymous_bytes
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from rocketeer.model.subscription import ConsumeFromWhere
 
 GROWTH_BYTES_MAX: Final = 16_000_000
@@ -44,7 +44,11 @@ def growth_bytes(samples: list[Sample]) -> int:
 
 
 def stored_and_consumed(
-    cluster: Cluster, topic: str, count: int, body_bytes: int, say: Callable[[str], None] = lambda text: None
+    cluster: ServerCluster,
+    topic: str,
+    count: int,
+    body_bytes: int,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Sample]:
     """Store `count` messages with our producer, have a new process consume them; one sample every 1/40."""
     with Control(cluster.broker) as control:

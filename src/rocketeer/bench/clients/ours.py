@@ -9,14 +9,14 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from rocketeer import Message, Producer, PushConsumer, ReceivedMessage, aio
-from rocketeer.bench.clients.job import BATCH, Figures, Job, Stopwatch, repeat, repeat_in_threads
+from rocketeer.bench.clients.job import BATCH, ClientJob, RunFigures, Stopwatch, repeat, repeat_in_threads
 from rocketeer.model.subscription import ConsumeFromWhere
 
 GC_EVERY: Final = 50_000
 """New objects between two collections, where a server sets that; Python has 700."""
 
 
-def _run(work: Coroutine[Any, Any, Figures], job: Job) -> Figures:
+def _run(work: Coroutine[Any, Any, RunFigures], job: ClientJob) -> RunFigures:
     """As an application would: with `asyncio.run`, or as servers do."""
     if not job.uvloop:
         return asyncio.run(work)
@@ -28,14 +28,14 @@ def _run(work: Coroutine[Any, Any, Figures], job: Job) -> Figures:
         return runner.run(work)
 
 
-def sync(job: Job) -> Figures:
+def sync(job: ClientJob) -> RunFigures:
     """One thread, one send at a time."""
     body = b"x" * job.body_bytes
     with Producer(job.group, nameserver=job.namesrv) as producer:
         return repeat(job, lambda number: producer.send(Message(job.topic, body, keys=f"k{number}")))
 
 
-def threads(job: Job) -> Figures:
+def threads(job: ClientJob) -> RunFigures:
     """As many threads as sends at once, one producer."""
     body = b"x" * job.body_bytes
     with Producer(job.group, nameserver=job.namesrv) as producer:
@@ -44,12 +44,12 @@ def threads(job: Job) -> Figures:
         )
 
 
-def concurrent(job: Job) -> Figures:
+def concurrent(job: ClientJob) -> RunFigures:
     """As many asyncio tasks as sends at once, one producer on one connection."""
     return _run(_concurrent(job), job)
 
 
-async def _concurrent(job: Job) -> Figures:
+async def _concurrent(job: ClientJob) -> RunFigures:
     body = b"x" * job.body_bytes
     async with aio.Producer(job.group, nameserver=job.namesrv) as producer:
         watch = Stopwatch(job)
@@ -68,12 +68,12 @@ async def _concurrent(job: Job) -> Figures:
         return watch.figures(sent)
 
 
-def gather(job: Job) -> Figures:
+def gather(job: ClientJob) -> RunFigures:
     """All messages given to one `asyncio.gather`: as many tasks, and every one its own result."""
     return _run(_gather(job), job)
 
 
-async def _gather(job: Job) -> Figures:
+async def _gather(job: ClientJob) -> RunFigures:
     body = b"x" * job.body_bytes
     async with aio.Producer(job.group, nameserver=job.namesrv) as producer:
         await producer.send(Message(job.topic, body))
@@ -83,7 +83,7 @@ async def _gather(job: Job) -> Figures:
         )
         ended_s = time.perf_counter()
         assert len(results) == job.count, "each has its own result"
-        return Figures(
+        return RunFigures(
             messages=job.count,
             seconds=ended_s - began_s,
             cpu_s=time.process_time() - cpu_s,
@@ -92,14 +92,14 @@ async def _gather(job: Job) -> Figures:
         )
 
 
-def oneway(job: Job) -> Figures:
+def oneway(job: ClientJob) -> RunFigures:
     """One thread; nobody answers, so the broker's queues tell what arrived."""
     body = b"x" * job.body_bytes
     with Producer(job.group, nameserver=job.namesrv) as producer:
         return repeat(job, lambda number: producer.send_oneway(Message(job.topic, body, keys=f"k{number}")))
 
 
-def batch(job: Job) -> Figures:
+def batch(job: ClientJob) -> RunFigures:
     """One thread, lists of 32."""
     body = b"x" * job.body_bytes
 
@@ -117,7 +117,7 @@ class Arrivals:
         self._count = count
         self._numbers = itertools.count(1)  # next() on it is atomic, whatever thread calls
         self._began_s = self._cpu_s = 0.0
-        self._figures: Figures | None = None
+        self._figures: RunFigures | None = None
         self._over = threading.Event()
         self._guard = threading.Lock()
         self._in_lists = 0
@@ -143,7 +143,7 @@ class Arrivals:
         self._began_s = time.perf_counter()
 
     def _end(self) -> None:
-        self._figures = Figures(
+        self._figures = RunFigures(
             messages=self._count,
             seconds=time.perf_counter() - self._began_s,
             cpu_s=time.process_time() - self._cpu_s,
@@ -154,14 +154,14 @@ class Arrivals:
     def arrived(self) -> int:
         return self._in_lists + int(self._numbers.__reduce__()[1][0]) - 1
 
-    def figures(self, timeout_s: float) -> Figures:
+    def figures(self, timeout_s: float) -> RunFigures:
         if not self._over.wait(timeout_s):
             raise TimeoutError(f"{self.arrived} of {self._count} messages came within {timeout_s:g} s")
         assert self._figures is not None, "set before the event"
         return self._figures
 
 
-def push(job: Job, timeout_s: float = 120) -> Figures:
+def push(job: ClientJob, timeout_s: float = 120) -> RunFigures:
     """Messages stored already, all options as they come, a listener that only counts."""
     arrivals = Arrivals(job.count)
     if job.aio:
@@ -177,7 +177,7 @@ def push(job: Job, timeout_s: float = 120) -> Figures:
         return arrivals.figures(timeout_s)
 
 
-async def _push(job: Job, arrivals: Arrivals, timeout_s: float) -> Figures:
+async def _push(job: ClientJob, arrivals: Arrivals, timeout_s: float) -> RunFigures:
     consumer = aio.PushConsumer(
         job.group, nameserver=job.namesrv, consume_from=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
     )

@@ -15,11 +15,12 @@ from typing import Final
 import msgspec
 
 from rocketeer import Message, Producer, split_batch
-from rocketeer.bench.clients.job import BATCH, QUEUES, Figures, Job, Library, Mode
+from rocketeer.bench.clients.job import BATCH, QUEUES, ClientJob, Library, Mode, RunFigures
 from rocketeer.bench.control import Control
 from rocketeer.bench.processes import ServerFailed
-from rocketeer.bench.servers import Cluster
+from rocketeer.bench.servers import ServerCluster
 from rocketeer.client.plans.offsets import commit_offset
+from rocketeer.model.offsets import QueueOffset
 
 _SETTLE_S: Final = 20.0
 _STARTUP_S: Final = 30.0
@@ -32,8 +33,8 @@ GATHERED_COUNT: Final = 100_000
 PUSH_BATCHES: Final = "push, empty listener of lists of 32"
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One way to use a library. `at_once` as in a Job; 0 leaves a consumer's threads to the library."""
+class ClientRow(msgspec.Struct, frozen=True):
+    """One way to use a library. `at_once` as in a ClientJob; 0 leaves a consumer's threads to the library."""
 
     name: str
     library: Library
@@ -50,28 +51,28 @@ class Row(msgspec.Struct, frozen=True):
     """On uvloop, with the garbage collector at long intervals, as servers are run."""
 
 
-ROWS: Final[tuple[Row, ...]] = (
-    Row("sync send", "ours", "sync", acknowledged=True),
-    Row("sync send", "cpp", "sync", acknowledged=True),
-    Row("async send x 64", "ours", "async", 64, acknowledged=True),
-    Row("async send x 64, uvloop", "ours", "async", 64, acknowledged=True, uvloop=True),
-    Row(GATHERED, "ours", "gather", 0),
-    Row(f"{GATHERED}, uvloop", "ours", "gather", 0, uvloop=True),
-    Row("async send x 64 (callbacks)", "cpp", "async", 64, acknowledged=True),
-    Row("sync send, 4 threads", "cpp", "threads", 4, acknowledged=True),
-    Row("sync send, 16 threads", "cpp", "threads", 16, acknowledged=True),
-    Row("sync send, 64 threads", "cpp", "threads", 64, acknowledged=True),
-    Row("oneway", "ours", "oneway"),
-    Row("oneway", "cpp", "oneway"),
-    Row(f"batch of {BATCH}", "ours", "batch"),
+ROWS: Final[tuple[ClientRow, ...]] = (
+    ClientRow("sync send", "ours", "sync", acknowledged=True),
+    ClientRow("sync send", "cpp", "sync", acknowledged=True),
+    ClientRow("async send x 64", "ours", "async", 64, acknowledged=True),
+    ClientRow("async send x 64, uvloop", "ours", "async", 64, acknowledged=True, uvloop=True),
+    ClientRow(GATHERED, "ours", "gather", 0),
+    ClientRow(f"{GATHERED}, uvloop", "ours", "gather", 0, uvloop=True),
+    ClientRow("async send x 64 (callbacks)", "cpp", "async", 64, acknowledged=True),
+    ClientRow("sync send, 4 threads", "cpp", "threads", 4, acknowledged=True),
+    ClientRow("sync send, 16 threads", "cpp", "threads", 16, acknowledged=True),
+    ClientRow("sync send, 64 threads", "cpp", "threads", 64, acknowledged=True),
+    ClientRow("oneway", "ours", "oneway"),
+    ClientRow("oneway", "cpp", "oneway"),
+    ClientRow(f"batch of {BATCH}", "ours", "batch"),
     # The C++ library compresses whole batches over 4 KB, which no broker can read: its bodies must be small.
-    Row(f"batch of {BATCH}, {SMALL_BYTES} B", "ours", "batch", body_bytes=SMALL_BYTES),
-    Row(f"batch of {BATCH}, {SMALL_BYTES} B", "cpp", "batch", body_bytes=SMALL_BYTES),
-    Row("push, empty listener", "ours", "push", 0),
-    Row("push, empty listener", "cpp", "push", 0),
-    Row(PUSH_BATCHES, "ours", "push", 0, listener_batch=32),
-    Row("push, empty coroutine", "ours", "push", 0, aio=True),
-    Row("push, one thread", "cpp", "push", 1),
+    ClientRow(f"batch of {BATCH}, {SMALL_BYTES} B", "ours", "batch", body_bytes=SMALL_BYTES),
+    ClientRow(f"batch of {BATCH}, {SMALL_BYTES} B", "cpp", "batch", body_bytes=SMALL_BYTES),
+    ClientRow("push, empty listener", "ours", "push", 0),
+    ClientRow("push, empty listener", "cpp", "push", 0),
+    ClientRow(PUSH_BATCHES, "ours", "push", 0, listener_batch=32),
+    ClientRow("push, empty coroutine", "ours", "push", 0, aio=True),
+    ClientRow("push, one thread", "cpp", "push", 1),
 )
 
 
@@ -96,7 +97,7 @@ class Rounds:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ServerCluster,
         home: Path,
         *,
         seconds: float,
@@ -117,7 +118,7 @@ class Rounds:
             for topic in (TOPIC, PUSH_TOPIC):
                 control.create_topic(topic, queues=QUEUES)
 
-    def run(self, rows: Sequence[Row], rounds: int) -> Iterator[ClientRun]:
+    def run(self, rows: Sequence[ClientRow], rounds: int) -> Iterator[ClientRun]:
         """Every row once a round: whatever else the machine does hits both libraries."""
         if any(row.mode == "push" for row in rows):
             self._say(f"storing {self._consumed:,} messages to consume")
@@ -131,7 +132,7 @@ class Rounds:
                 )
                 yield done
 
-    def _send(self, row: Row) -> ClientRun:
+    def _send(self, row: ClientRow) -> ClientRun:
         with Control(self._cluster.broker) as control:
             before = _stored(control, TOPIC)
             figures = self._measure(self._job(row, TOPIC))
@@ -144,18 +145,18 @@ class Rounds:
             messages -= lost
         return _as_run(row, figures, messages, seconds, lost)
 
-    def _push(self, row: Row) -> ClientRun:
+    def _push(self, row: ClientRow) -> ClientRun:
         job = self._job(row, PUSH_TOPIC)
         with Control(self._cluster.broker) as control:
             for queue_id in range(QUEUES):  # a new group begins at the end of old queues: it gets a past
                 queue = control.queue(PUSH_TOPIC, queue_id)
-                control.run(commit_offset(control.cluster, job.group, queue, 0))
+                control.run(commit_offset(control.cluster, job.group, queue, QueueOffset(0)))
         figures = self._measure(job)
         return _as_run(row, figures, figures.messages, figures.seconds, 0)
 
-    def _job(self, row: Row, topic: str) -> Job:
+    def _job(self, row: ClientRow, topic: str) -> ClientJob:
         self._groups += 1
-        return Job(
+        return ClientJob(
             library=row.library,
             mode=row.mode,
             namesrv=self._cluster.namesrv,
@@ -171,7 +172,7 @@ class Rounds:
             aio=row.aio,
         )
 
-    def _measure(self, job: Job) -> Figures:
+    def _measure(self, job: ClientJob) -> RunFigures:
         command = [sys.executable, "-m", "rocketeer.bench.clients.worker", msgspec.json.encode(job).decode()]
         limit_s = _STARTUP_S + (_PUSH_S if job.mode in ("push", "gather") else job.warmup_s + job.seconds)
         # They write logs into their home; standard error goes to a file of its own.
@@ -193,7 +194,7 @@ class Rounds:
         if done.returncode != 0 or not said:
             why = "\n".join([*said[-5:], *errors.read_text(errors="replace").splitlines()[-15:]])
             raise ServerFailed(f"{job.library} {job.mode} failed with exit code {done.returncode}\n{why}")
-        return msgspec.json.decode(said[-1], type=Figures)
+        return msgspec.json.decode(said[-1], type=RunFigures)
 
 
 def store_messages(namesrv: str, topic: str, count: int, body_bytes: int) -> None:
@@ -208,7 +209,7 @@ def store_messages(namesrv: str, topic: str, count: int, body_bytes: int) -> Non
             left -= len(part)
 
 
-def _as_run(row: Row, figures: Figures, messages: int, seconds: float, lost: int) -> ClientRun:
+def _as_run(row: ClientRow, figures: RunFigures, messages: int, seconds: float, lost: int) -> ClientRun:
     return ClientRun(
         row.name,
         row.library,

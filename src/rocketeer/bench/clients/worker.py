@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from rocketeer.bench.clients import cpp, ours
-from rocketeer.bench.clients.job import Figures, Job, Library, Mode
+from rocketeer.bench.clients.job import ClientJob, Library, Mode, RunFigures
 
-MEASURES: Final[dict[Library, dict[Mode, Callable[[Job], Figures]]]] = {
+MEASURES: Final[dict[Library, dict[Mode, Callable[[ClientJob], RunFigures]]]] = {
     "ours": {
         "sync": ours.sync,
         "threads": ours.threads,
@@ -32,7 +32,7 @@ MEASURES: Final[dict[Library, dict[Mode, Callable[[Job], Figures]]]] = {
 
 
 def main() -> None:
-    job = msgspec.json.decode(sys.argv[1], type=Job)
+    job = msgspec.json.decode(sys.argv[1], type=ClientJob)
     try:
         said = msgspec.json.encode(MEASURES[job.library][job.mode](job)).decode()
         code = 0

@@ -20,12 +20,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from rocketeer.broker.feature import ConfigChange, Feature, Periodic, SetBrake
+from rocketeer.broker.feature import ConfigChange, Feature, Periodic, SetTemporaryGuard
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.remoting.router import Brake, Connection
+from rocketeer.remoting.router import Connection, TemporaryGuard
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class FlowControl:
     ) -> None:
         """`longest_append_s`: how long the log's slowest append took since this was last asked."""
         self.set_limits(limits, page_cache_busy_ms)
-        self.on_brake: list[SetBrake] = []
+        self.on_limiting: list[SetTemporaryGuard] = []
         self._longest_append_s = longest_append_s
         self._now_s = now_s
         self._probe_s = probe_s
@@ -99,7 +99,7 @@ class FlowControl:
         self.page_cache_busy_ms = page_cache_busy_ms
 
     @property
-    def braking(self) -> bool:
+    def is_limiting(self) -> bool:
         return bool(self._reason)
 
     def beat(self) -> None:
@@ -111,9 +111,9 @@ class FlowControl:
         late = waited_ms >= self._least_ms
         if stalled_ms >= self.page_cache_busy_ms > 0:
             self._begin(_STALLED, max(stalled_ms, waited_ms))
-        elif late and (self._late_before or self.braking):
+        elif late and (self._late_before or self.is_limiting):
             self._begin("TIMEOUT_CLEAN_QUEUE", waited_ms)
-        elif self.braking:
+        elif self.is_limiting:
             self._end()
         self._late_before = late
 
@@ -132,20 +132,20 @@ class FlowControl:
         )
 
     def _begin(self, reason: str, waited_ms: int) -> None:
-        if not self.braking:
+        if not self.is_limiting:
             log.warning("flow control begins reason=%s waited_ms=%d", reason, waited_ms)
             self._turned_away = 0
         self._reason, self._waited_ms = reason, waited_ms
-        self._set_brake(self.guard)
+        self._set_guard(self.guard)
 
     def _end(self) -> None:
         log.warning("flow control ends reason=%s refused=%d", self._reason, self._turned_away)
         self._reason = ""
-        self._set_brake(None)
+        self._set_guard(None)
 
-    def _set_brake(self, guard: Brake | None) -> None:
-        for set_brake in self.on_brake:
-            set_brake(guard)
+    def _set_guard(self, guard: TemporaryGuard | None) -> None:
+        for set_guard in self.on_limiting:
+            set_guard(guard)
 
 
 def flow_feature(control: FlowControl) -> Feature:
@@ -162,7 +162,7 @@ def flow_feature(control: FlowControl) -> Feature:
 
     return Feature(
         "flow control",
-        brakes=(control.on_brake.append,),
+        temporary_guards=(control.on_limiting.append,),
         services=(Periodic("flow probe", PROBE_S, control.beat),),
         changes=(ConfigChange(keys, follow),),
     )

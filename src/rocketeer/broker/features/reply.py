@@ -7,13 +7,13 @@ its id among the producers that sent heartbeats here. Whoever answers is told wh
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final, NamedTuple
 
 from rocketeer.broker.clients import ClientTable
 from rocketeer.broker.feature import Feature
-from rocketeer.broker.send import SendHeader
-from rocketeer.broker.writer import Put, Writer
+from rocketeer.broker.send import Admit, SendHeader, stored_fields
+from rocketeer.broker.writer import Writer, WriteResult
 from rocketeer.clock import Clock
 from rocketeer.errors import RemotingError, RequestRefused, RocketeerError
 from rocketeer.model.property_names import PUSH_REPLY_TIME, REPLY_TO_CLIENT
@@ -24,15 +24,12 @@ from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import ReplyMessageHeader, SendMessageHeader, SendMessageV2Header
 from rocketeer.record.hosts import host_text
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.properties import decode_properties, encode_properties
+from rocketeer.record.properties import decode_properties, rejoin_properties
 from rocketeer.remoting.router import Connection, Handler
 
 log = logging.getLogger(__name__)
 
 PUSH_S: Final = 10.0
-
-Admit = Callable[[SendHeader, str], TopicConfig]
-"""The rules every message must keep: the topic's configuration, or RequestRefused."""
 
 
 class _Push(NamedTuple):
@@ -84,7 +81,7 @@ class Replies:
         connection: Connection,
         kind: type[SendMessageHeader] | type[SendMessageV2Header],
     ) -> Command | Awaitable[Command]:
-        """What there is to read and write is done in the turn of who answers; then the other one is awaited."""
+        """Handle an answer: decode and check it in this turn of the loop, then push it to the client that asked."""
         try:
             header: SendMessageHeader | SendMessageV2Header = decode_header(kind, command.ext)
             topic = self._admit(header, connection.remote)
@@ -113,12 +110,7 @@ class Replies:
         if self._stored:
             put = await self._put(header, queue_id, command.body, connection.remote_host)
             if put.stored:
-                entry = put.appended[0]
-                ext |= {
-                    "msgId": f"{self._id_start}{entry.log_offset:016X}",
-                    "queueId": str(queue_id),
-                    "queueOffset": str(entry.queue_offset),
-                }
+                ext |= stored_fields(self._id_start, queue_id, put.appended)
             else:  # it arrived all the same
                 log.warning("answer not stored topic=%s reason=%s", header.topic, put.remark)
         if failure is not None:
@@ -152,14 +144,14 @@ class Replies:
             born_host=connection.remote,
             store_host=host_text(self._store_host),
             store_ms=now_ms,
-            properties=encode_properties(properties).decode(),
+            properties=rejoin_properties(properties).decode(),
             reconsume_times=header.reconsume_times,
             unit_mode=header.unit_mode,
         )
         return _Push(asked_by, to, request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, body))
 
     async def _taken(self, push: "_Push") -> str | None:
-        """None when who asked has taken the answer, or why not."""
+        """Push the answer to the asking client; None when it took it, else the remark that says why not."""
         asked_by = push.asked_by
         try:
             answer = await push.to.call(push.command, PUSH_S)
@@ -171,7 +163,7 @@ class Replies:
             return f"push reply message to {asked_by}fail."
         return None
 
-    async def _put(self, header: SendHeader, queue_id: int, body: bytes, born_host: bytes) -> Put:
+    async def _put(self, header: SendHeader, queue_id: int, body: bytes, born_host: bytes) -> WriteResult:
         message = PendingMessage(
             topic=header.topic,
             queue_id=queue_id,
@@ -183,7 +175,7 @@ class Replies:
             properties=(header.properties or "").encode("utf-8", "replace"),
             reconsume_times=header.reconsume_times or 0,
         )
-        done: asyncio.Future[Put] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
         self._writer.put(message, done.set_result)
         return await done
 

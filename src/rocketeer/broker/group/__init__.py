@@ -1,1 +1,1 @@
-"""A broker as a member of a group that elects its leader: `member` decides, `runs` runs a broker in each role."""
+"""A broker as a member of a group that elects its leader: `decisions` says in which role, `runs` runs it there."""

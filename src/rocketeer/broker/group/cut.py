@@ -11,6 +11,8 @@ Whatever is derived goes first: were it found beside a log that was cut and has 
 from typing import Final
 
 from rocketeer.broker.features.group.table_position import Position, position_text, read_position
+from rocketeer.broker.features.idempotence.snapshot import FILE_NAME as PRODUCERS_FILE
+from rocketeer.broker.followed_tables import COPIED_FILES
 from rocketeer.config import StoreConfig
 from rocketeer.group.member_file import MemberFile
 from rocketeer.model.offsets import LogOffset
@@ -18,7 +20,7 @@ from rocketeer.store.cutting import cut_store
 from rocketeer.store.kernel import sync_folder
 from rocketeer.store.table_file import save_table
 
-LOG_TABLES: Final = ("delayOffset.json", "sentBack.json", "transactionProgress.json", "producers.bin")
+LOG_TABLES: Final = (*COPIED_FILES, PRODUCERS_FILE)
 """Made from the log where they are missing.
 
 The consumers' offsets are not among them: what was committed and confirmed may be nowhere else on this member, which
@@ -26,7 +28,7 @@ may be elected before its leader told it all tables again. A commit that was cut
 
 
 def cut_member(config: StoreConfig, file: MemberFile, end: LogOffset) -> None:
-    """The log ends at `end`; durable on return. Blocks on the disk."""
+    """Cut this member's log at `end`; durable on return. Blocks on the disk."""
     timers = config.store_path / "timer" / "pending"
     if timers.exists():
         timers.unlink()
@@ -36,4 +38,4 @@ def cut_member(config: StoreConfig, file: MemberFile, end: LogOffset) -> None:
     if known is not None:  # without one the whole log is looked at
         save_table(path, position_text(min(known, end), whole=False))
     cut_store(config, end, tables=LOG_TABLES)
-    file.cut(end)
+    file.save_cut(end)

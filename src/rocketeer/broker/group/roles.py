@@ -1,24 +1,26 @@
-"""What a member adds to its broker in each role; `member.py` makes one for each run of the broker."""
+"""What a member adds to its broker in each role; `runs.py` makes one for each run of the broker."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, NoReturn
 
-from rocketeer.broker.feature import Feature, Periodic
-from rocketeer.broker.features.group.follower import FollowerPart
-from rocketeer.broker.features.group.leader import LeaderPart
+from rocketeer.broker.feature import Feature, LeaderRegistration
+from rocketeer.broker.features.group.follower import FollowerReplication
+from rocketeer.broker.features.group.leader import LeaderReplication
+from rocketeer.broker.features.group.replica_group import GroupOfReplicas, replica_group_handlers
 from rocketeer.broker.features.group.shared_tables import SHARED, SharedTables
 from rocketeer.broker.features.group.table_position import Position
 from rocketeer.broker.features.group.table_records import SharedTableSet
 from rocketeer.broker.features.replication.master import master_feature
 from rocketeer.broker.followed_tables import followed_tables
 from rocketeer.broker.group.tables import JoinedTables
-from rocketeer.broker.handlers.replica_group import GroupOfReplicas, replica_group_handlers
-from rocketeer.broker.locks import JournaledLocks
-from rocketeer.broker.offsets import ConsumerOffsets, JournaledOffsets
+from rocketeer.broker.locks import ChangeTrackingLocks
+from rocketeer.broker.offsets import ChangeTrackingOffsets, ConsumerOffsets
 from rocketeer.broker.state import BrokerState
 from rocketeer.config import BrokerRole, ServerConfig, StoreConfig
 from rocketeer.errors import RequestRefused
+from rocketeer.group.leadership import Leadership
+from rocketeer.group.member_file import MemberFile
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command
@@ -31,15 +33,14 @@ from rocketeer.security.peer_socket import PeerSecurity
 from rocketeer.store.confirmed import UNBOUNDED, ConfirmedLog
 from rocketeer.store.message_store import MessageStore
 
-REGISTER_S: Final = 5.0
 LED: Final = (RequestCode.END_TRANSACTION, RequestCode.GET_PRODUCER_SEQUENCE)
 """What only a leader answers, besides changes of tables. A follower knows of producers what may yet be cut, and not
 what was confirmed a moment ago: with either a producer that starts again would be stuck."""
 
 
 def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
-    assert isinstance(state.offsets, JournaledOffsets)
-    assert isinstance(state.locks, JournaledLocks)
+    assert isinstance(state.offsets, ChangeTrackingOffsets)
+    assert isinstance(state.locks, ChangeTrackingLocks)
     store = state.store
     # Without a file: who never was in a group has no record of one; else the whole log is looked at.
     position = Position(lambda: store.whole_log_offset, known_until=None if was_member else UNBOUNDED)
@@ -54,10 +55,10 @@ def _shared_tables(state: BrokerState, *, was_member: bool) -> SharedTables:
 
 def _observers(state: BrokerState, store: StoreConfig, server: ServerConfig) -> Feature:
     """The HA port: slaves of either make may read along; they get what is confirmed, and never count."""
-    assert state.confirmed is not None
-    sent: SentLog = ConfirmedLog(state.store.log, state.confirmed)
+    assert state.store.confirmed is not None
+    sent: SentLog = ConfirmedLog(state.store.log, state.store.confirmed)
     master = Master(store, sent, state.clock, host=server.bind_host, security=state.peers)
-    state.confirmed.on_advanced.append(master.grown)
+    state.store.confirmed.on_advanced.append(master.log_grew)
     return master_feature(master, BrokerRole.ASYNC_MASTER)
 
 
@@ -79,7 +80,7 @@ def _known_offsets(
 class _Role:
     """What both roles share."""
 
-    part: LeaderPart | FollowerPart
+    part: LeaderReplication | FollowerReplication
 
     def __init__(
         self, state: BrokerState, *, was_member: bool, on_damage: Callable[[LogOffset], None]
@@ -96,7 +97,7 @@ class _Role:
 
 
 class LeaderRole(_Role):
-    part: LeaderPart
+    part: LeaderReplication
 
     def __init__(
         self,
@@ -108,26 +109,26 @@ class LeaderRole(_Role):
         epoch: int,
         flushes: bool,
         was_member: bool,
-        account: GroupOfReplicas,
+        status: GroupOfReplicas,
         on_damage: Callable[[LogOffset], None],
     ) -> None:
-        assert state.confirmed is not None
+        assert state.store.confirmed is not None
         self.confirmed = confirmed
         """At its beginning."""
-        self.part = part = LeaderPart(state.store, state.confirmed, flushes=flushes, confirmed=confirmed)
+        self.part = part = LeaderReplication(
+            state.store, state.store.confirmed, flushes=flushes, confirmed=confirmed
+        )
         super().__init__(state, was_member=was_member, on_damage=on_damage)
-        state.identity.epoch = epoch
-        state.registration.is_current = lambda: part.is_current
-        # Often: a name server that took a leader of the past in our place is told better.
-        again = Periodic("register as leader", REGISTER_S, state.registration.refresh)
+        self.leading = LeaderRegistration(epoch, lambda: part.is_current)
         self.features = [
             part.feature(),
             self._shared.leader_feature(),
-            Feature("leader", services=(again,), handlers=replica_group_handlers(account)),
+            Feature("leader", handlers=replica_group_handlers(status), overrides=(self._overrides,)),
             _observers(state, store, server),
         ]
 
-    def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+    def _overrides(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Requests that go through the group's log, and answers that speak of what may not be confirmed yet."""
         shared = {
             code: self._shared.handler(handlers[code], self.part.when_confirmed)
             for code in map(int, SHARED)
@@ -136,19 +137,16 @@ class LeaderRole(_Role):
         sequence, table = RequestCode.GET_PRODUCER_SEQUENCE, RequestCode.GET_BROKER_TABLE
         offset = RequestCode.QUERY_CONSUMER_OFFSET
         return {
-            **handlers,
             **shared,
             offset: _known_offsets(handlers[offset], self._offsets, lambda: self.part.is_current),
             sequence: self.part.confirmed_answer(handlers[sequence]),
-            table: self._shared.telling_locks(handlers[table]),
+            table: self._shared.locks_handler(handlers[table]),
         }
-
-    def end(self) -> None:
-        self.part.end()
 
 
 class FollowerRole(_Role):
-    part: FollowerPart
+    part: FollowerReplication
+    leading = None
 
     def __init__(
         self,
@@ -158,21 +156,22 @@ class FollowerRole(_Role):
         *,
         confirmed: LogOffset,
         was_member: bool,
-        account: GroupOfReplicas,
+        status: GroupOfReplicas,
         on_damage: Callable[[LogOffset], None],
     ) -> None:
-        assert state.confirmed is not None
-        self.part = FollowerPart(state.store, state.confirmed, confirmed=confirmed)
+        assert state.store.confirmed is not None
+        self.part = FollowerReplication(state.store, state.store.confirmed, confirmed=confirmed)
         super().__init__(state, was_member=was_member, on_damage=on_damage)
         joined = partial(JoinedTables, shared=self._shared)
         self._tables: JoinedTables = followed_tables(joined, state)
-        told = Feature("replica group", handlers=replica_group_handlers(account))
+        told = Feature("replica group", handlers=replica_group_handlers(status), overrides=(self._overrides,))
         self.features = [self.part.feature(), self._shared.follower_feature(), self._tables.feature(), told]
 
-    def handlers(self, handlers: dict[int, Handler]) -> dict[int, Handler]:
+    def _overrides(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """What only a leader may serve."""
         offset = RequestCode.QUERY_CONSUMER_OFFSET
         known = _known_offsets(handlers[offset], self._offsets)
-        return {**handlers, **dict.fromkeys((*SHARED, *LED), _refuse), offset: known}
+        return {**dict.fromkeys((*SHARED, *LED), _refuse), offset: known}
 
     @property
     def tables_are_whole(self) -> bool:
@@ -180,6 +179,55 @@ class FollowerRole(_Role):
 
     def leader_named(self, address: str) -> None:
         self._tables.leader_named(address)
+
+
+class RunningRole:
+    """The role that this member's broker has now, for all to read; `RoleRunner` says when another one begins."""
+
+    def __init__(self, file: MemberFile) -> None:
+        self._file = file
+        self._follower: FollowerRole | None = None
+        self._leader: LeaderRole | None = None
+        self._leadership: Leadership | None = None
+
+    def follow(self, role: FollowerRole) -> None:
+        """The broker runs as a follower."""
+        assert self.role is None, "one role ends before the next begins"
+        self._follower = role
+
+    def lead(self, role: LeaderRole, leadership: Leadership) -> None:
+        """The broker runs as the leader."""
+        assert self.role is None, "one role ends before the next begins"
+        self._leader, self._leadership = role, leadership
+
+    def end(self) -> None:
+        """The broker stops: it has no role until it runs again."""
+        self._follower = self._leader = self._leadership = None
+
+    @property
+    def follower(self) -> FollowerRole | None:
+        return self._follower
+
+    @property
+    def leader(self) -> LeaderRole | None:
+        return self._leader
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """There is one while there is a leader."""
+        return self._leadership
+
+    @property
+    def role(self) -> FollowerRole | LeaderRole | None:
+        return self._leader or self._follower
+
+    @property
+    def progress(self) -> tuple[LogOffset, LogOffset]:
+        """Up to where the log is known to be confirmed, and where it ends."""
+        role = self.role
+        if role is None:
+            return self._file.load_confirmed(), LogOffset(0)
+        return role.confirmed_now, role.store.max_log_offset
 
 
 def _refuse(command: Command, connection: Connection) -> NoReturn:

@@ -13,116 +13,113 @@ from functools import partial
 from typing import TypeVar, cast
 
 from rocketeer.broker.assemble import Broker, MakeRole
-from rocketeer.broker.group.account import GroupAccount
 from rocketeer.broker.group.cut import cut_member
-from rocketeer.broker.group.roles import FollowerRole, LeaderRole
+from rocketeer.broker.group.roles import FollowerRole, LeaderRole, RunningRole
+from rocketeer.broker.group.status import ReplicaGroupStatus
 from rocketeer.config import BrokerConfig, BrokerRole, FlushMode, StoreConfig
 from rocketeer.errors import GroupError
 from rocketeer.group.boot_clock import BootClock
 from rocketeer.group.epochs import begun
 from rocketeer.group.leadership import Leadership
-from rocketeer.group.member_file import MemberFile
+from rocketeer.group.member_file import MemberFile, OwnIdentity
 from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry
-from rocketeer.group.state import GroupState, MemberIdentity
+from rocketeer.group.state import GroupState
 from rocketeer.model.offsets import LogOffset
 
 log = logging.getLogger(__name__)
 
-Role = TypeVar("Role", FollowerRole, LeaderRole)
+AnyRole = TypeVar("AnyRole", FollowerRole, LeaderRole)
 NewBroker = Callable[[BrokerConfig, StoreConfig, MakeRole], Broker]
 
 
-class RoleRuns:
-    """At most one broker runs. Belongs to the loop thread."""
+class RoleRunner:
+    """Runs this member's broker, one at a time, as follower or leader. Belongs to the loop thread."""
 
     def __init__(
         self,
         broker: BrokerConfig,
         store: StoreConfig,
-        me: MemberIdentity,
+        me: OwnIdentity,
         file: MemberFile,
         *,
         registry: Registry,
         port: MembersPort,
         boot: BootClock,
         new_broker: NewBroker,
+        running: RunningRole,
+        status: ReplicaGroupStatus,
     ) -> None:
         self._broker = broker
         self._store = store
-        self.me = me
+        self._me = me
         self._file = file
         self._registry = registry
         self._port = port
         self._boot = boot
         self._new_broker = new_broker
-        self._running: Broker | None = None
-        self.follower: FollowerRole | None = None
-        self.leader: LeaderRole | None = None
-        self.leadership: Leadership | None = None
-        """Set with `leader`."""
-        self.account = GroupAccount(broker, registry=registry, clock=boot, running=self)
-
-    @property
-    def role(self) -> FollowerRole | LeaderRole | None:
-        return self.leader or self.follower
+        self._status = status
+        self._running = running
+        self._server: Broker | None = None
 
     async def stop(self) -> None:
-        if self.leader is not None:
-            self.leader.end()
-        if self.leadership is not None:
-            await self.leadership.close()
-        self._port.rest()
-        running, self._running = self._running, None
-        self.leader = self.follower = self.leadership = None
-        if running is not None:
-            await running.stop()
+        running = self._running
+        if running.leader is not None:
+            running.leader.part.stop_sends()
+        if running.leadership is not None:
+            await running.leadership.close()
+        self._port.stop_leading()
+        server, self._server = self._server, None
+        running.end()
+        if server is not None:
+            await server.stop()
 
     async def _start(
-        self, broker: BrokerConfig, store: StoreConfig, kind: Callable[..., Role], confirmed: LogOffset
-    ) -> Role:
+        self, broker: BrokerConfig, store: StoreConfig, kind: Callable[..., AnyRole], confirmed: LogOffset
+    ) -> AnyRole:
         make = partial(
             kind,
             confirmed=confirmed,
             was_member=bool(self._file.now.epochs),
-            account=self.account,
-            on_damage=self._file.damaged,
+            status=self._status,
+            on_damage=self._file.save_damage,
         )
-        self._running = self._new_broker(broker, store, make)
-        await self._running.start()
-        return cast(Role, self._running.role)
+        self._server = self._new_broker(broker, store, make)
+        await self._server.start()
+        return cast(AnyRole, self._server.role)
 
     # --- following ---------------------------------------------------------------------------
 
     async def follow(self, cut_at: LogOffset | None = None) -> None:
-        """Run as a follower; first cut the log there."""
+        """Run as a follower; with `cut_at`, after the log was cut there."""
         self.save_confirmed()
         await self.stop()
         if cut_at is not None:
             await asyncio.to_thread(cut_member, self._store, self._file, cut_at)
         confirmed = self._file.load_confirmed()
-        broker = replace(self._broker, broker_id=self.me.member)
+        broker = replace(self._broker, broker_id=self._me.now.member)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
-        self.follower = role = await self._start(broker, store, FollowerRole, confirmed)
+        role = await self._start(broker, store, FollowerRole, confirmed)
+        self._running.follow(role)
         if role.store.max_log_offset < confirmed and cut_at is None:
             log.critical(
                 "the log has lost its end log_end=%d confirmed=%d", role.store.max_log_offset, confirmed
             )
-            await asyncio.to_thread(self._file.distrust)
+            await asyncio.to_thread(self._file.renew_store_id)
 
     # --- leading -----------------------------------------------------------------------------
 
     async def lead(self, state: GroupState) -> None:
         """Run as the leader that the record names."""
         self.save_confirmed()
-        await asyncio.to_thread(self._file.saw, state)
+        await asyncio.to_thread(self._file.save_record, state)
         await self.stop()
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
         flushes = self._store.flush_mode is FlushMode.SYNC_FLUSH
         kind = partial(LeaderRole, epoch=state.epoch, flushes=flushes)
         role = await self._start(broker, store, kind, self._file.load_confirmed())
-        if self._file.incarnation(self._store.flush_mode) != self.me.incarnation:
+        if self._me.is_outdated:
             raise GroupError(f"the log is damaged at {self._file.now.damaged_from}: another member must lead")
         log_end = role.store.max_log_offset
         self._file.lower_confirmed(log_end)
@@ -132,7 +129,7 @@ class RoleRuns:
         group = self._broker.group
         leadership = Leadership(
             state,
-            self.me,
+            self._me.now,
             epochs,
             registry=self._registry,
             sent_log=role.store.log,
@@ -141,27 +138,19 @@ class RoleRuns:
             lag_s_max=group.lag_ms_max / 1000,
             min_in_sync=group.min_in_sync,
             confirmed=role.confirmed,
-            remember=self._file.saw,
+            remember=self._file.save_record,
         )
-        self.leader, self.leadership = role, leadership
+        self._running.lead(role, leadership)
         self._port.lead(leadership, role.store.log, role.peers)
         role.part.lead(leadership)
         log.warning("leads epoch=%d log_end=%d in_sync=%s", state.epoch, log_end, sorted(state.in_sync))
 
     # --- what was confirmed ------------------------------------------------------------------
 
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Up to where the log is known to be confirmed, and where it ends."""
-        role = self.role
-        if role is None:
-            return self._file.load_confirmed(), 0
-        return role.confirmed_now, role.store.max_log_offset
-
     def save_confirmed(self) -> None:
         """Note up to where our own log is confirmed: a later start that finds a shorter log knows that it lost
         something."""
-        role = self.role
+        role = self._running.role
         if role is None:
             return
         confirmed = min(role.confirmed_now, role.store.whole_log_offset)

@@ -14,16 +14,14 @@ from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.group.shared_tables import SharedTables
 from rocketeer.broker.features.replication.tables import (
     BEGUN,
-    DELAY_FILE,
     LOG_OFFSET,
     LOOK_S,
-    OWN_FILES,
-    Caller,
     FollowedTables,
-    Held,
+    WaitingTable,
     number_of,
 )
-from rocketeer.broker.locks import JournaledLocks, LockRow, rows_of
+from rocketeer.broker.locks import ChangeTrackingLocks, LockRow, rows_of
+from rocketeer.broker.registration import RemoteCaller
 from rocketeer.errors import BadBody
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.bodies.groups import decode_group_table
@@ -37,9 +35,9 @@ log = logging.getLogger(__name__)
 
 
 class JoinedTables(FollowedTables):
-    """Belongs to the loop thread."""
+    """A follower's tables: copied once from its leader, then kept by change records. Belongs to the loop thread."""
 
-    def __init__(self, client: Caller, *, shared: SharedTables, **own: Any) -> None:
+    def __init__(self, client: RemoteCaller, *, shared: SharedTables, **own: Any) -> None:
         """`own`: this member's tables, as `FollowedTables` takes them."""
         super().__init__(client, **own)
         self._shared = shared
@@ -52,7 +50,7 @@ class JoinedTables(FollowedTables):
         )
 
     def leader_named(self, address: str) -> None:
-        """We follow somebody, perhaps once more. What was told before is of another log: ours may go on otherwise."""
+        """Start over with the tables of this leader: what an earlier one told may belong to another log."""
         self._leader += 1
         self._held.clear()
         self._address = address
@@ -65,9 +63,8 @@ class JoinedTables(FollowedTables):
 
     async def _sync(self, address: str) -> None:
         leader = self._leader
-        files = {DELAY_FILE: await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)}
-        for name in OWN_FILES:
-            files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
+        files = await self._files_of(address, RequestCode.GET_ALL_DELAY_OFFSET)
+        files |= await self._files_of(address, RequestCode.GET_BROKER_TABLE)
         if leader != self._leader:
             return
         for name, answer in files.items():
@@ -97,17 +94,18 @@ class JoinedTables(FollowedTables):
 
         def take() -> Awaitable[None]:
             return in_slices(
-                self._shared.becoming(following(), LogOffset(begun), lambda: leader == self._leader)
+                self._shared.copying_tables(following(), LogOffset(begun), lambda: leader == self._leader)
             )
 
         if leader == self._leader:
-            self._held["tables"] = Held(LogOffset(end), take)
+            self._held["tables"] = WaitingTable(LogOffset(end), take)
 
     async def _locks_of(self, address: str) -> list[LockRow] | None:
-        """None: a leader of an older version does not tell them. Their owners renew them within 20 s."""
+        """The leader's queue locks; None from an older version, which does not tell them (owners renew within 20
+        s)."""
         try:
             answer = await self._ask(
-                address, RequestCode.GET_BROKER_TABLE, {"name": JournaledLocks.file_name}
+                address, RequestCode.GET_BROKER_TABLE, {"name": ChangeTrackingLocks.file_name}
             )
         except BadBody as error:
             log.info("queue locks not told leader=%s reason=%s", address, error)

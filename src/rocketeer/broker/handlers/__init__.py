@@ -1,1 +1,2 @@
-"""One module a subject; every handler answers one request code."""
+"""The base service of every broker: one module a subject, every handler answers one request code. What a feature
+answers stands in its folder."""

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from rocketeer.broker.clients import ClientIdentity, ClientTable, Notice, bytes_of
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerLimits
@@ -75,12 +75,13 @@ class ClientService:
         self,
         clients: ClientTable[Connection],
         *,
-        groups: GroupTable,
+        groups: ConsumerGroupTable,
         topics: TopicTable,
         clock: Clock,
         check_expression: CheckExpression = refuse_expressions,
         notices_enabled: bool = True,
         limits: BrokerLimits | None = None,
+        on_consumer: Sequence[ConsumerSeen] = (),
     ) -> None:
         self._clients = clients
         self._groups = groups
@@ -91,8 +92,8 @@ class ClientService:
         self._unsent: OrderedDict[str, None] = OrderedDict()
         """Groups whose members are still to be told; a job sends the notices as long as there is one."""
         self._sending = False
-        self.notices_enabled = notices_enabled
-        self.on_consumer: list[ConsumerSeen] = []
+        self._notices_enabled = notices_enabled
+        self._on_consumer = on_consumer
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -101,6 +102,10 @@ class ClientService:
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
             RequestCode.CHECK_CLIENT_CONFIG: self.check_config,
         }
+
+    def enable_notices(self, enabled: bool) -> None:
+        """Whether members are told that others came or went, from now on."""
+        self._notices_enabled = enabled
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -119,7 +124,7 @@ class ClientService:
             try:
                 self._consumer_heartbeat(consumer, connection, identity, now_ms)
                 yield
-                for seen in self.on_consumer:
+                for seen in self._on_consumer:
                     yield from seen(consumer.group, consumer.subscriptions)
             except RequestRefused as refusal:
                 refused = refusal  # said at the end: it must not cost the client its other groups
@@ -260,7 +265,7 @@ class ClientService:
 
     def notify(self, notices: Iterable[Notice[Connection]]) -> None:
         """Tell the members of a changed group to rebalance, once for what changes in quick succession."""
-        if not self.notices_enabled:
+        if not self._notices_enabled:
             return
         for notice in notices:
             self._unsent[notice.group] = None

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rocketeer.broker.entries_table import list_handler
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.errors import RequestRefused
 from rocketeer.model.group import is_usable_group
 from rocketeer.model.topic import QUEUES_MAX
@@ -28,7 +28,7 @@ class GroupOffsets(Protocol):
 
 
 def group_handlers(
-    groups: GroupTable, offsets: GroupOffsets, persist: Callable[[], Awaitable[None]]
+    groups: ConsumerGroupTable, offsets: GroupOffsets, persist: Callable[[], Awaitable[None]]
 ) -> dict[int, Handler]:
     """The reply waits until the disk has the change (`persist`)."""
 

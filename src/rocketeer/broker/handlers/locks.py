@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Iterator, Sequence
 
-from rocketeer.broker.locks import STEP_QUEUES, QueueLocks
+from rocketeer.broker.locks import STEP_QUEUES, QueueLockTable
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerLimits
 from rocketeer.errors import RequestRefused
@@ -24,7 +24,9 @@ def lock_time_ms(clock: Clock) -> int:
     return int(clock.monotonic_s() * 1000)
 
 
-def lock_handlers(locks: QueueLocks, clock: Clock, limits: BrokerLimits | None = None) -> dict[int, Handler]:
+def lock_handlers(
+    locks: QueueLockTable, clock: Clock, limits: BrokerLimits | None = None
+) -> dict[int, Handler]:
     allowed = limits or BrokerLimits()
 
     def lock(command: Command, connection: Connection) -> Command | Awaitable[Command]:

@@ -26,7 +26,7 @@ class CommittedOffsets(Protocol):
 
     def commit(self, group: str, topic: str, queue_id: int, offset: QueueOffset) -> None: ...
 
-    def query(self, group: str, topic: str, queue_id: int) -> int | None: ...
+    def query(self, group: str, topic: str, queue_id: int) -> QueueOffset | None: ...
 
 
 def offset_handlers(offsets: CommittedOffsets, queues: MessageStore) -> dict[int, Handler]:
@@ -39,14 +39,12 @@ def offset_handlers(offsets: CommittedOffsets, queues: MessageStore) -> dict[int
             first = queues.min_queue_offset(header.topic, header.queue_id)
             if first > 0 or queues.get(header.topic, header.queue_id, QueueOffset(0), 1).suggest_slave:
                 raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
-            offset = 0
+            offset = QueueOffset(0)
         return reply(command, ext=OffsetReplyHeader(offset=offset))
 
     def update(command: Command, connection: Connection) -> Command:
         header = decode_header(UpdateConsumerOffsetHeader, command.ext)
-        offsets.commit(
-            header.consumer_group, header.topic, header.queue_id, QueueOffset(header.commit_offset)
-        )
+        offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return reply(command)
 
     def by_time(command: Command, connection: Connection) -> Command:
@@ -61,7 +59,7 @@ def offset_handlers(offsets: CommittedOffsets, queues: MessageStore) -> dict[int
 
     def minimum(command: Command, connection: Connection) -> Command:
         header = decode_header(QueueHeader, command.ext)
-        offset = max(0, queues.min_queue_offset(header.topic, header.queue_id))
+        offset = max(QueueOffset(0), queues.min_queue_offset(header.topic, header.queue_id))
         return reply(command, ext=OffsetReplyHeader(offset=offset))
 
     def earliest(command: Command, connection: Connection) -> Command:

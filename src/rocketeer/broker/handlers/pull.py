@@ -35,7 +35,7 @@ _NOTHING = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMED
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _OFFSETS = ("nextBeginOffset", "minOffset", "maxOffset")
 
-OffsetMoved = Callable[[PreparedPull, int], None]
+OffsetMoved = Callable[[PreparedPull, QueueOffset], None]
 """Told when a consumer asked for an offset that does not exist, with the one it was led to."""
 
 
@@ -99,7 +99,7 @@ class PullHandler:
             self._answer(pull, fetched, code, command, connection, began_s)
 
     def _commit(self, pull: PreparedPull, offset: QueueOffset) -> None:
-        """What comes by the way: the messages are answered in any case, as RocketMQ does."""
+        """Commit the offset that came with the pull; the messages are answered in any case, as RocketMQ does."""
         try:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, offset)
         except RequestRefused as refusal:  # the consumer's own commit (15) is told so

@@ -6,7 +6,7 @@ from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
-from rocketeer.protocol.frame import FRAME_BYTES_MAX, Filling
+from rocketeer.protocol.frame import FRAME_BYTES_MAX, PieceBuffer
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.query import QueryMessageHeader, ViewMessageHeader
 from rocketeer.record.layout import encode_record
@@ -58,7 +58,7 @@ class QueryHandler:
         for message in found.messages:
             records.append(encode_record(message))
             yield
-        body = Filling(sum(map(len, records)))  # megabytes: not all at once
+        body = PieceBuffer(sum(map(len, records)))  # megabytes: not all at once
         for record in records:
             body.fill(record, 0)
             yield

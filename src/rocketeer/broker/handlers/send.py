@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from rocketeer.broker.feature import ReplyField
-from rocketeer.broker.send import SendHeader, SendService
-from rocketeer.broker.writer import Put
+from rocketeer.broker.send import SendHeader, SendService, stored_fields
+from rocketeer.broker.writer import WriteResult
 from rocketeer.errors import RequestRefused, RocketeerError
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -33,7 +33,7 @@ class SendHandler:
         self._service = service
         self._counters = counters
         self._fields = tuple(fields)
-        self._id_start = store_host.hex().upper()  # an offset message id is the host, then the log offset
+        self._id_start = store_host.hex().upper()
         self.ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
         """In every reply, also in refusals."""
 
@@ -58,7 +58,7 @@ class SendHandler:
     ) -> Command | InOrder[Command | None] | None:
         began_s = perf_counter()
 
-        def done(queue_id: int, put: Put) -> None:
+        def done(queue_id: int, put: WriteResult) -> None:
             took_ms = (perf_counter() - began_s) * 1000
             self._counters.answered(command.code, put.code, False, took_ms)
             if not command.is_oneway:
@@ -86,16 +86,10 @@ class SendHandler:
             return reply(command, error.code, error.remark, self.ext)
         return reply(command, ResponseCode.SYSTEM_ERROR, str(error), self.ext)
 
-    def answer(self, command: Command, topic: str, queue_id: int, put: Put) -> Command:
+    def answer(self, command: Command, topic: str, queue_id: int, put: WriteResult) -> Command:
         if not put.stored or put.code == ResponseCode.SYSTEM_ERROR:
             return reply(command, put.code, put.remark, self.ext)
-        ids = [f"{self._id_start}{appended.log_offset:016X}" for appended in put.appended]
-        ext = {
-            **self.ext,
-            "msgId": ",".join(ids),
-            "queueId": str(queue_id),
-            "queueOffset": str(put.appended[0].queue_offset),
-        }
+        ext = {**self.ext, **stored_fields(self._id_start, queue_id, put.appended)}
         for field in self._fields if len(put.appended) == 1 else ():
             ext.update(field(topic, put.appended[0]))
         return reply(command, put.code, put.remark, ext)

@@ -21,7 +21,7 @@ UPDATED_REMARK = "not set any response code"
 """What RocketMQ says when 17 succeeded; tools print it."""
 
 
-class StoredTopics(Protocol):
+class TopicDeletion(Protocol):
     """What deleting asks of the store."""
 
     def delete_topic(self, topic: str) -> None: ...
@@ -29,7 +29,7 @@ class StoredTopics(Protocol):
 
 def topic_handlers(
     topics: TopicTable,
-    store: StoredTopics,
+    store: TopicDeletion,
     announce: Callable[[TopicConfig], Awaitable[None]],
     persist: Callable[[], Awaitable[None]],
 ) -> dict[int, Handler]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rocketeer.cli.admin.declare import Command, Option, Parameter
+from rocketeer.cli.admin.declare import AdminCommand, Option, Parameter
 from rocketeer.errors import ConfigError
 
 NAMESERVER = Option("n", "namesrvAddr", "name server addresses: 'host:9876;host:9876' (or NAMESRV_ADDR)")
@@ -33,7 +33,7 @@ class Parsed:
     rounds: int | None = None
 
 
-def common_options(command: Command) -> tuple[Option, ...]:
+def common_options(command: AdminCommand) -> tuple[Option, ...]:
     """What the command takes beside its own options."""
     own = {each.option.short for each in command.parameters}
     # One command of 4.9.8 (deleteExpiredCommitLog) has -n as an option of its own: it is the same.
@@ -46,7 +46,7 @@ def common_options(command: Command) -> tuple[Option, ...]:
     return tuple(options)
 
 
-def parse(command: Command, words: Sequence[str]) -> Parsed:
+def parse(command: AdminCommand, words: Sequence[str]) -> Parsed:
     """Raises ConfigError naming the option that cannot be used."""
     given = _split(command, words)
     if HELP.long in given:
@@ -72,7 +72,7 @@ def parse(command: Command, words: Sequence[str]) -> Parsed:
     )
 
 
-def _split(command: Command, words: Sequence[str]) -> dict[str, str]:
+def _split(command: AdminCommand, words: Sequence[str]) -> dict[str, str]:
     """The texts by the options' long names."""
     by_name: dict[str, Option] = {}
     for known in (*common_options(command), *(each.option for each in command.parameters)):
@@ -100,14 +100,14 @@ def _split(command: Command, words: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _unknown(command: Command, word: str, by_name: dict[str, Option]) -> str:
+def _unknown(command: AdminCommand, word: str, by_name: dict[str, Option]) -> str:
     near = difflib.get_close_matches(word, by_name, n=1)
     meant = f"; did you mean {near[0]}?" if near else f"; see mqadmin help {command.name}"
     what = "has no option" if word.startswith("-") else "takes options only, not"
     return f"{command.name} {what} {word!r}{meant}"
 
 
-def _check_missing(command: Command, values: dict[str, Any]) -> None:
+def _check_missing(command: AdminCommand, values: dict[str, Any]) -> None:
     for parameter in command.parameters:
         if parameter.name not in values:
             raise ConfigError(f"{command.name} needs {_names(parameter.option)} ({parameter.option.help})")
@@ -130,14 +130,14 @@ def _value(parameter: Parameter, text: str) -> Any:
         if option.parse is not None:
             return option.parse(text)
         if parameter.kind is bool:
-            return _truth(text)
+            return _parse_bool(text)
         return parameter.kind(text)
     except ValueError as error:
         kinds = {int: "a whole number", float: "a number", bool: "true or false"}
         raise ConfigError(f"--{option.long} {text!r}: {kinds.get(parameter.kind) or error}") from None
 
 
-def _truth(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"

@@ -67,7 +67,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class AdminCommand:
     """One command; `danger` says in sentences what it will destroy, before anybody is asked for a yes."""
 
     name: str
@@ -81,7 +81,7 @@ class Command:
     """Of each of these groups of arguments exactly one is to be given; the first wins where 4.9.8 takes both."""
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, AdminCommand] = {}
 ALIASES: dict[str, str] = {}
 
 
@@ -99,7 +99,7 @@ def command(
 
     def declare(run: F) -> F:
         assert name not in COMMANDS, f"two commands are called {name}"
-        COMMANDS[name] = Command(name, subject, summary, run, _parameters(run), danger, watch, one_of)
+        COMMANDS[name] = AdminCommand(name, subject, summary, run, _parameters(run), danger, watch, one_of)
         ALIASES.update(dict.fromkeys(aliases, name))
         return run
 

@@ -8,11 +8,11 @@ from rocketeer.cli.admin.declare import Option
 from rocketeer.errors import ConfigError
 
 Topic = Annotated[str, Option("t", "topic", "name of the topic")]
-Group = Annotated[str, Option("g", "groupName", "name of the consumer group")]
-ConsumerGroup = Annotated[str, Option("g", "consumerGroup", "name of the consumer group")]
-BrokerAddress = Annotated[str, Option("b", "brokerAddr", "address of a broker: host:port")]
+GroupOption = Annotated[str, Option("g", "groupName", "name of the consumer group")]
+ConsumerGroupOption = Annotated[str, Option("g", "consumerGroup", "name of the consumer group")]
+BrokerAddressOption = Annotated[str, Option("b", "brokerAddr", "address of a broker: host:port")]
 ClusterName = Annotated[str, Option("c", "clusterName", "name of the cluster")]
-Cluster = Annotated[str, Option("c", "cluster", "name of the cluster")]
+ClusterOption = Annotated[str, Option("c", "cluster", "name of the cluster")]
 
 _FORMS = ("%Y-%m-%d#%H:%M:%S:%f", "%Y-%m-%d#%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 

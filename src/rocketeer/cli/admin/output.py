@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from rocketeer.admin.results import Failure
+from rocketeer.admin.results import NotAnswered
 
 UNKNOWN: Final = "-"
 
@@ -34,7 +34,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class OutputTable:
     """Rows under titles; `form` and `head_form` are how RocketMQ's tool sets them (printf, texts only).
 
     `warn` says which rows a terminal shows in yellow.
@@ -49,7 +49,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class OutputLines:
     """Lines; `good` ones are green on a terminal, `bad` ones red."""
 
     lines: Iterable[str]
@@ -57,7 +57,7 @@ class Text:
     bad: bool = False
 
 
-Part = Table | Text
+OutputPart = OutputTable | OutputLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class Output:
     --json gives `data`, or `rows` one after the other (they may be many), or else the rows of the only table.
     """
 
-    parts: Iterable[Part]
+    parts: Iterable[OutputPart]
     data: object = None
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[NotAnswered, ...] = ()
     rows: Iterable[object] | None = None
 
 
@@ -80,9 +80,9 @@ def columns(*keys_and_titles: str) -> tuple[Column, ...]:
     )
 
 
-def said(*lines: str, data: object = None, failures: tuple[Failure, ...] = ()) -> Output:
+def said(*lines: str, data: object = None, failures: tuple[NotAnswered, ...] = ()) -> Output:
     """An action that worked, in sentences."""
-    return Output([Text(lines, good=True)], {"done": list(lines)} if data is None else data, failures)
+    return Output([OutputLines(lines, good=True)], {"done": list(lines)} if data is None else data, failures)
 
 
 # --- cells --------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def text_of(value: object) -> str:
 
 def plain_lines(output: Output, *, heading: bool = True) -> Iterator[str]:
     for part in output.parts:
-        if isinstance(part, Text):
+        if isinstance(part, OutputLines):
             yield from part.lines
             continue
         if part.heading and heading:
@@ -139,12 +139,12 @@ def json_pieces(output: Output) -> Iterator[str]:
 
 
 def _table_rows(output: Output) -> Iterator[object]:
-    tables = [part for part in output.parts if isinstance(part, Table)]
+    tables = [part for part in output.parts if isinstance(part, OutputTable)]
     assert len(tables) == 1, "an output without data and rows has one table"
     return (row_object(tables[0], row) for row in tables[0].rows)
 
 
-def row_object(table: Table, row: Sequence[object]) -> dict[str, object]:
+def row_object(table: OutputTable, row: Sequence[object]) -> dict[str, object]:
     return {column.key: plain_value(value) for column, value in zip(table.columns, row, strict=True)}
 
 

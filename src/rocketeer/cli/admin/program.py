@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, TextIO
 
 from rocketeer.admin.blocking import Admin
-from rocketeer.admin.results import Failure
+from rocketeer.admin.results import NotAnswered
 from rocketeer.cli.admin import commands
 from rocketeer.cli.admin.arguments import Parsed, common_options, parse
-from rocketeer.cli.admin.declare import ALIASES, COMMANDS, Command, Subject
+from rocketeer.cli.admin.declare import ALIASES, COMMANDS, AdminCommand, Subject
 from rocketeer.cli.admin.output import Output, json_pieces, plain_lines
+from rocketeer.cli.error_output import exit_code
 from rocketeer.client.discovery import VARIABLE, find_source
 from rocketeer.errors import ConfigError, NoNameServer, RocketeerError
 
@@ -29,21 +30,17 @@ def main() -> NoReturn:
 
 
 def run(words: Sequence[str], program: str) -> int:
-    """One command; its exit code."""
-    try:
-        return _run(list(words), program)
-    except RocketeerError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
+    """Run one command; its exit code."""
+
+    def work() -> int:
+        try:
+            return _run(list(words), program)
+        except BrokenPipeError:
             # Whoever read our output has enough; Python would complain once more when it closes it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        where = f": {error.filename}" if error.filename else ""
-        print(f"{program}: {error.strerror or error}{where}", file=sys.stderr)
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
-    return 1
+
+    return exit_code(work, program)
 
 
 def _run(words: list[str], program: str) -> int:
@@ -79,7 +76,7 @@ def _nameserver(parsed: Parsed) -> str:
         raise ConfigError(f"which cluster? add -n HOST:9876, or set {VARIABLE}") from None
 
 
-def find(name: str) -> Command:
+def find(name: str) -> AdminCommand:
     """The command by its name or alias, in capitals or not; a mistyped one is told the nearest."""
     names = {each.lower(): each for each in (*COMMANDS, *ALIASES)}
     exact = names.get(name.lower())
@@ -123,8 +120,8 @@ def _say_failures(output: Output, program: str) -> int:
     return 1 if output.failures else 0
 
 
-def _watch(command: Command, parsed: Parsed, admin: Admin, program: str) -> int:
-    """Round after round until it is interrupted; that is how a watch ends, so it is no failure."""
+def _watch(command: AdminCommand, parsed: Parsed, admin: Admin, program: str) -> int:
+    """Run the command again and again until it is interrupted, which is how a watch ends and no failure."""
     assert parsed.interval_s is not None
     try:
         if sys.stdout.isatty() and not (parsed.json or parsed.plain):
@@ -143,17 +140,17 @@ def _watch(command: Command, parsed: Parsed, admin: Admin, program: str) -> int:
         return 0
 
 
-def _round(command: Command, parsed: Parsed, admin: Admin, number: int) -> Output:
-    """One look. What goes wrong in the first is an error; later it is shown, and the watch goes on."""
+def _round(command: AdminCommand, parsed: Parsed, admin: Admin, number: int) -> Output:
+    """Run the command once for a watch: an error in the first round ends it, a later one is shown."""
     try:
         return command.run(admin, **parsed.values)
     except RocketeerError as error:
         if number == 0:
             raise
-        return Output([], [], (Failure(command.name, error),))
+        return Output([], [], (NotAnswered(command.name, error),))
 
 
-def _watch_on_screen(command: Command, parsed: Parsed, admin: Admin) -> int:
+def _watch_on_screen(command: AdminCommand, parsed: Parsed, admin: Admin) -> int:
     from rich.console import Console
 
     from rocketeer.cli.admin.terminal import Screen
@@ -196,7 +193,7 @@ class _Rounds:
 # --- asking -------------------------------------------------------------------------------------
 
 
-def _agreed(command: Command, parsed: Parsed, admin: Admin, program: str) -> bool:
+def _agreed(command: AdminCommand, parsed: Parsed, admin: Admin, program: str) -> bool:
     """Show what will happen, and ask for a yes on a terminal; scripts say --yes."""
     assert command.danger is not None
     if parsed.yes or os.environ.get(YES_VARIABLE) == "1":
@@ -232,7 +229,7 @@ def overview(program: str) -> str:
     return "\n".join(lines)
 
 
-def usage(command: Command, program: str) -> str:
+def usage(command: AdminCommand, program: str) -> str:
     """A command's options."""
     lines = [f"usage: {program} {command.name} [options]", "", command.summary, ""]
     for parameter in command.parameters:

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from rocketeer.cli.admin.output import Output, Table, Text, row_object, text_of
+from rocketeer.cli.admin.output import Output, OutputLines, OutputTable, row_object, text_of
 
 ROWS_AT_ONCE = 500
 """A table's columns are sized by so many rows; what follows is a table of its own."""
@@ -21,7 +21,7 @@ def show(console: Console, output: Output) -> None:
 
 def renderables(output: Output) -> Iterator[RenderableType]:
     for part in output.parts:
-        if isinstance(part, Text):
+        if isinstance(part, OutputLines):
             style = "green" if part.good else "red" if part.bad else ""
             for line in part.lines:
                 yield RichText(line, style=style)
@@ -35,7 +35,7 @@ def renderables(output: Output) -> Iterator[RenderableType]:
         yield RichText(str(failure), style="bold red")
 
 
-def _table(part: Table, rows: Iterator[object]) -> tuple[RichTable, bool]:
+def _table(part: OutputTable, rows: Iterator[object]) -> tuple[RichTable, bool]:
     """The next rows, and whether there may be more."""
     table = RichTable(
         box=box.SIMPLE_HEAD if part.heading else None,

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 import typer
 
 from rocketeer.cli.doctor.disk import disk_findings
-from rocketeer.cli.doctor.finding import Finding, Level, advice, ok
+from rocketeer.cli.doctor.finding import CheckResult, Level, advice, ok
 from rocketeer.cli.doctor.machine import machine_findings
 from rocketeer.client.core.nameservers import parse_addresses
-from rocketeer.config import Role, Settings, read_config
+from rocketeer.config import ServerRole, Settings, read_config
 from rocketeer.errors import RocketeerError
 
 _MARKS: Final = {Level.OK: "ok", Level.ADVICE: "advice", Level.WRONG: "WRONG"}
@@ -36,7 +36,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Look at this machine, its disk and its network, and say what to change; exit code 1 if it will not work."""
-    settings = read_config(config, Role.BROKER)
+    settings = read_config(config, ServerRole.BROKER)
     given = namesrv_addr or os.environ.get("NAMESRV_ADDR") or ";".join(settings.broker.namesrv_addresses)
     found = list(
         findings(settings, store or settings.store.store_path, parse_addresses(given), config is not None)
@@ -50,7 +50,7 @@ def doctor(
 
 def findings(
     settings: Settings, store: Path, nameservers: tuple[str, ...], configured: bool
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     # Only here: it brings the clients, and servers start without them.
     from rocketeer.cli.doctor.network import cluster_findings, own_address, port_findings, ports_of
 
@@ -66,7 +66,7 @@ def findings(
         yield advice("name server", "none was given", "give -n host:9876 to have the cluster looked at too")
 
 
-def java_for_spark() -> Finding:
+def java_for_spark() -> CheckResult:
     """The pipeline's jobs need a Java; brokers and clients do not."""
     what = "Java for Spark"
     if find_spec("pyspark") is None:
@@ -79,11 +79,11 @@ def java_for_spark() -> Finding:
         return advice(what, "none", str(error))
 
 
-def _values(each: Finding) -> dict[str, str]:
+def _values(each: CheckResult) -> dict[str, str]:
     return {"level": each.level.value, "what": each.what, "seen": each.seen, "change": each.change}
 
 
-def _show(found: list[Finding]) -> None:
+def _show(found: list[CheckResult]) -> None:
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.text import Text

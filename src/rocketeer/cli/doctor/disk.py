@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rocketeer.cli.doctor.finding import Finding, advice, ok, wrong
+from rocketeer.cli.doctor.finding import CheckResult, advice, ok, wrong
 
 RATIO_MAX: Final = 0.75
 REFUSED_RATIO: Final = 0.90
@@ -19,7 +19,7 @@ WRITTEN_BYTES: Final = 4096
 NETWORK_KINDS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "glusterfs"})
 
 
-def disk_findings(store: Path) -> Iterator[Finding]:
+def disk_findings(store: Path) -> Iterator[CheckResult]:
     folder = nearest_folder(store)
     if not os.access(folder, os.W_OK | os.X_OK):
         yield wrong(
@@ -39,7 +39,7 @@ def nearest_folder(path: Path) -> Path:
     return next(each for each in (path, *path.parents) if each.is_dir())
 
 
-def room(store: Path, ratio: float, free_bytes: int) -> Finding:
+def room(store: Path, ratio: float, free_bytes: int) -> CheckResult:
     seen = f"{ratio:.0%} full, {free_bytes / (1 << 30):.1f} GiB free at {store}"
     if ratio > REFUSED_RATIO:
         return wrong("disk space", seen, f"free some: over {REFUSED_RATIO:.0%} brokers take no more messages")
@@ -61,7 +61,7 @@ def kind_of(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
     return max(inside, key=lambda each: len(each[0]))[1] if inside else None
 
 
-def file_system(folder: Path, kind: str | None) -> Finding:
+def file_system(folder: Path, kind: str | None) -> CheckResult:
     if kind in NETWORK_KINDS:
         return advice(
             "file system",
@@ -89,7 +89,7 @@ def sync_ms(folder: Path) -> float:
     return statistics.median(times)
 
 
-def sync_time(folder: Path, ms: float) -> Finding:
+def sync_time(folder: Path, ms: float) -> CheckResult:
     seen = f"{ms:.1f} ms until 4 KiB are safe at {folder}"
     if ms > SYNC_MS_MAX:
         change = "every send waits so long under SYNC_FLUSH: use a faster disk, or ASYNC_FLUSH with a slave"

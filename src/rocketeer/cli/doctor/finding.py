@@ -15,7 +15,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at."""
 
     level: Level
@@ -24,13 +24,13 @@ class Finding:
     change: str = ""
 
 
-def ok(what: str, seen: str) -> Finding:
-    return Finding(Level.OK, what, seen)
+def ok(what: str, seen: str) -> CheckResult:
+    return CheckResult(Level.OK, what, seen)
 
 
-def advice(what: str, seen: str, change: str) -> Finding:
-    return Finding(Level.ADVICE, what, seen, change)
+def advice(what: str, seen: str, change: str) -> CheckResult:
+    return CheckResult(Level.ADVICE, what, seen, change)
 
 
-def wrong(what: str, seen: str, change: str) -> Finding:
-    return Finding(Level.WRONG, what, seen, change)
+def wrong(what: str, seen: str, change: str) -> CheckResult:
+    return CheckResult(Level.WRONG, what, seen, change)

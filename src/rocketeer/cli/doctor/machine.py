@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rocketeer.cli.doctor.finding import Finding, advice, ok, wrong
+from rocketeer.cli.doctor.finding import CheckResult, advice, ok, wrong
 
 FILES_MIN: Final = 1024
 FILES_WANTED: Final = 65_535
@@ -18,7 +18,7 @@ _TIME_ERROR: Final = 5
 _PROC: Final = Path("/proc")
 
 
-def machine_findings(proc: Path = _PROC) -> Iterator[Finding]:
+def machine_findings(proc: Path = _PROC) -> Iterator[CheckResult]:
     yield open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     yield map_count(_number(proc / "sys/vm/max_map_count"))
     yield swappiness(_number(proc / "sys/vm/swappiness"))
@@ -26,7 +26,7 @@ def machine_findings(proc: Path = _PROC) -> Iterator[Finding]:
     yield clock(clock_state())
 
 
-def open_files(soft: int, hard: int) -> Finding:
+def open_files(soft: int, hard: int) -> CheckResult:
     """Servers take the hard limit when they start; clients and tools live with the soft one."""
     seen = f"{soft:,} now, at most {'any number' if hard == resource.RLIM_INFINITY else f'{hard:,}'}"
     change = (
@@ -39,7 +39,7 @@ def open_files(soft: int, hard: int) -> Finding:
     return ok("open files", seen)
 
 
-def map_count(count: int | None) -> Finding:
+def map_count(count: int | None) -> CheckResult:
     """Every file of the log and of the queues that is in use is a mapping."""
     what = "vm.max_map_count"
     if count is None:
@@ -51,7 +51,7 @@ def map_count(count: int | None) -> Finding:
     return ok(what, f"{count:,}")
 
 
-def swappiness(value: int | None) -> Finding:
+def swappiness(value: int | None) -> CheckResult:
     what = "vm.swappiness"
     if value is None:
         return advice(what, "cannot be read here", "see that it is 1 to 10")
@@ -62,7 +62,7 @@ def swappiness(value: int | None) -> Finding:
     return ok(what, str(value))
 
 
-def memory(available: int | None) -> Finding:
+def memory(available: int | None) -> CheckResult:
     if available is None:
         return advice("memory", "cannot be read here", "see that at least 1 GiB is free")
     seen = f"{available / (1 << 30):.1f} GiB free"
@@ -87,7 +87,7 @@ def available_bytes(proc: Path = _PROC) -> int | None:
     return min(found, default=None)
 
 
-def clock(state: int | None) -> Finding:
+def clock(state: int | None) -> CheckResult:
     """Store times, delays and retention follow the machine's clock; machines of a cluster must agree."""
     if state is None:
         return advice("clock", "cannot be asked here", "see that NTP or chrony keeps it")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rocketeer.admin.blocking import Admin
-from rocketeer.admin.results import Broker
-from rocketeer.cli.doctor.finding import Finding, advice, ok, wrong
+from rocketeer.admin.results import ClusterBroker
+from rocketeer.cli.doctor.finding import CheckResult, advice, ok, wrong
 from rocketeer.cli.preflight import Port, check_ports
 from rocketeer.config import BROKER_PORT, NAMESRV_PORT, Settings
 from rocketeer.errors import ConfigError, RocketeerError
@@ -31,7 +31,7 @@ def ports_of(settings: Settings) -> list[Port]:
     ]
 
 
-def port_findings(ports: Sequence[Port]) -> Iterator[Finding]:
+def port_findings(ports: Sequence[Port]) -> Iterator[CheckResult]:
     """Each port by itself. The one for slaves speaks another protocol: where the broker runs, it is that broker's."""
     broker_runs = False
     for port in ports:
@@ -71,9 +71,9 @@ def speaks_rocketmq(address: str) -> bool:
     return True
 
 
-def cluster_findings(nameservers: Sequence[str]) -> Iterator[Finding]:
+def cluster_findings(nameservers: Sequence[str]) -> Iterator[CheckResult]:
     """Each name server by itself, then every broker that any of them knows."""
-    brokers: set[Broker] = set()
+    brokers: set[ClusterBroker] = set()
     for address in nameservers:
         try:
             with Admin(address, timeout_s=TIMEOUT_S) as admin:
@@ -92,7 +92,7 @@ def cluster_findings(nameservers: Sequence[str]) -> Iterator[Finding]:
         yield advertised(broker, nameservers)
 
 
-def advertised(broker: Broker, nameservers: Sequence[str]) -> Finding:
+def advertised(broker: ClusterBroker, nameservers: Sequence[str]) -> CheckResult:
     """Whether a client here reaches the broker at the address it told the name server."""
     what = f"broker {broker.name}"
     try:
@@ -107,7 +107,7 @@ def advertised(broker: Broker, nameservers: Sequence[str]) -> Finding:
     return wrong(what, f"{broker.address}: {reason}", change)
 
 
-def own_address(told: str) -> Finding:
+def own_address(told: str) -> CheckResult:
     """What a broker with this brokerIP1, or advertisedAddress (`host:port`), will tell clients."""
     what = "advertised address"
     host = told.rpartition(":")[0] if told.count(":") == 1 else told

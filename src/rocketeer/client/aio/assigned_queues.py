@@ -12,6 +12,7 @@ from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.rebalance import Change
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.errors import RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ LEAVE_S: Final = 2.0
 
 
 class AssignedQueues:
-    """Invariant: a queue is in `table`, or being let go, or not ours; never two of these."""
+    """The queues assigned to one consumer. Invariant: each is in `table`, or being released, or not assigned."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class AssignedQueues:
         return list(self.table.values())
 
     async def apply(self, change: Change) -> bool:
-        """What a rebalance decided; False when a queue could not be taken up yet."""
+        """Apply a rebalance's result; False when a queue could not be taken up yet."""
         for queue in change.revoked:
             held = self.table.pop(queue, None)
             if held is not None:
@@ -102,8 +103,8 @@ class AssignedQueues:
     def nothing_found(self, held: ProcessQueue) -> None:
         self._service.nothing_found(held)
 
-    async def offset_moved(self, held: ProcessQueue, offset: int) -> None:
-        """Pull from there on. What is in hand and not finished is not passed over, whatever the broker says."""
+    async def offset_moved(self, held: ProcessQueue, offset: QueueOffset) -> None:
+        """Go on pulling where the broker says; unfinished messages in hand are not passed over."""
         if offset >= held.next_offset:
             held.put((), offset)
             self.nothing_found(held)
@@ -112,11 +113,11 @@ class AssignedQueues:
 
     # --- other offsets, other owners ---------------------------------------------------------
 
-    async def restart_at(self, held: ProcessQueue, offset: int, *, store: bool = True) -> None:
-        """Go on at another offset, and store it: an operator said so. What is in hand is dropped."""
+    async def restart_at(self, held: ProcessQueue, offset: QueueOffset, *, store: bool = True) -> None:
+        """Go on at the offset an operator set, and store it; messages in hand are dropped."""
         await self._restart(held, lambda: offset, store=store)
 
-    async def _restart(self, held: ProcessQueue, place: Callable[[], int], *, store: bool) -> None:
+    async def _restart(self, held: ProcessQueue, place: Callable[[], QueueOffset], *, store: bool) -> None:
         """`place` is asked when no listener changes the queue any more."""
         if held.dropped or self.table.get(held.queue) is not held:
             return
@@ -129,7 +130,7 @@ class AssignedQueues:
             self._hold(ProcessQueue(held.queue, offset, lock_until_s=held.lock_until_s))
 
     def lose(self, held: ProcessQueue) -> None:
-        """Somebody else has it: nothing to store."""
+        """Drop queues that another member owns, without storing their offsets."""
         if self.table.get(held.queue) is held:
             del self.table[held.queue]
             self._drop(held)
@@ -137,7 +138,7 @@ class AssignedQueues:
             self._changed()
 
     async def close(self) -> None:
-        """No more pulling, and nothing new; what is being let go gets a moment."""
+        """Stop pulling; queues being released get up to the time limit."""
         self._closing = True
         self._puller.stop_all()
         if self._leaving:

@@ -1,7 +1,7 @@
 """Joins single sends of one moment into batch requests: each caller still gets its own result, or its own error.
 
 Sends that name no queue share one until it is full, then it is the turn of the next; those with a queue, a selector
-or a sharding key are joined per queue, and the requests for such a queue leave one after the other (`queue_lines`).
+or a sharding key are joined per queue, and the requests for such a queue leave one after the other (`send_order`).
 What cannot be in a batch goes alone, in its turn.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rocketeer.client.aio.drivers import PlanRunner
-from rocketeer.client.aio.queue_lines import QueueLines, RouteLines, Turn, late
+from rocketeer.client.aio.send_order import QueueSendOrder, RouteSendOrder, SendTurn, late
 from rocketeer.client.aio.shared_send import Batch, JoinRule, Waiter, any_done, finish
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Encoder, Outgoing
@@ -23,7 +23,7 @@ from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.queue import MessageQueue
 
 
-class Store(Protocol):
+class DeliverRequest(Protocol):
     """Brings a request to a broker: numbered when the producer is idempotent."""
 
     async def __call__(
@@ -32,13 +32,15 @@ class Store(Protocol):
 
 
 class Batcher:
-    """One per started producer."""
+    """Collects single sends into batch requests; one per started producer."""
 
-    def __init__(self, config: ProducerConfig, sender: Sender, encoder: Encoder, store: Store) -> None:
+    def __init__(
+        self, config: ProducerConfig, sender: Sender, encoder: Encoder, deliver: DeliverRequest
+    ) -> None:
         self._config = config
         self._sender = sender
         self._encoder = encoder
-        self._store = store
+        self._deliver_request = deliver
         self._linger_s = config.linger_ms / 1000
         self._bytes_max = min(config.batch_bytes, config.message_bytes_max)
         body_bytes_max = min(config.compress_over_bytes - 1, self._bytes_max)
@@ -46,8 +48,8 @@ class Batcher:
         """Whether the message can be in a batch."""
         self._loop = asyncio.get_running_loop()
         # An idempotent producer's messages have numbers: the broker keeps their order.
-        self._lines = None if config.idempotent else QueueLines()
-        self._route_lines = RouteLines()
+        self._lines = None if config.idempotent else QueueSendOrder()
+        self._route_lines = RouteSendOrder()
         self._open: dict[object, Batch] = {}
         self._in_line: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,7 +62,7 @@ class Batcher:
         waiter: Waiter,
         mode: SendMode = SendMode.SYNC,
     ) -> Batch:
-        """Have it sent, with the batch that is returned; the waiter gets what a send alone would return or raise."""
+        """Put a message into a batch, which is returned; the waiter gets what a send alone would return or raise."""
         is_sync = mode is SendMode.SYNC
         # Of a chosen queue one is open, so order is kept.
         slot = (message.topic, message.wait_stored, timeout_s, is_sync) if queue is None else queue
@@ -119,12 +121,12 @@ class Batcher:
     def limit_s(self, timeout_s: float | None) -> float:
         return self._config.send_timeout_s if timeout_s is None else timeout_s
 
-    def turn(self, queue: MessageQueue) -> Turn:
+    def turn(self, queue: MessageQueue) -> SendTurn:
         """For a request that goes alone to a queue that was chosen."""
-        return Turn(self, self._lines, queue)
+        return SendTurn(self, self._lines, queue)
 
     def close_open(self, queue: MessageQueue | None) -> None:
-        """Have what waits for the queue go as it is: whoever comes now comes behind it."""
+        """Close the queue's open batch: later messages go into the next one."""
         batch = self._open.get(queue)
         if batch is not None:
             self.full(batch)
@@ -142,7 +144,7 @@ class Batcher:
     # --- a batch's way -----------------------------------------------------------------------
 
     def _flush(self, batch: Batch) -> None:
-        """It is due: it leaves, or waits for its turn and may grow meanwhile."""
+        """Send a batch whose linger time is over, or queue it for its turn; while it waits it may grow."""
         if batch.due_s is not None:
             return
         batch.due_s = self._loop.time()
@@ -201,6 +203,14 @@ class Batcher:
             messages, waiters = [messages[at] for at in alive], [waiters[at] for at in alive]
         if not messages:
             return
+        try:
+            await self._send_joined(messages, waiters, batch)
+        except BaseException as error:
+            _fail(waiters, error)
+            if not isinstance(error, RocketeerError):
+                raise
+
+    async def _send_joined(self, messages: list[Message], waiters: list[Waiter], batch: Batch) -> None:
         whole: Outgoing | None = None
         try:
             # Hooks see every message by itself, so each is encoded by itself.
@@ -216,10 +226,6 @@ class Batcher:
             )
             for part, waiter in zip(parts, waiters, strict=True):
                 await self._alone(part, waiter, batch)
-        except BaseException as error:
-            _fail(waiters, error)
-            if not isinstance(error, RocketeerError):
-                raise
         else:
             finish(waiters, result)
 
@@ -235,7 +241,7 @@ class Batcher:
 
     async def _send(self, outgoing: Outgoing, batch: Batch) -> SendResult:
         choose = None if batch.queue is None else Fixed(batch.queue)
-        return await self._store(outgoing, choose, self._left_s(batch), batch.mode)
+        return await self._deliver_request(outgoing, choose, self._left_s(batch), batch.mode)
 
     def _left_s(self, batch: Batch) -> float | None:
         """What waiting for its turn left of its time."""
@@ -249,7 +255,7 @@ class Batcher:
 
 
 def _fail(waiters: Sequence[Waiter], error: BaseException) -> None:
-    """Each its own error: one that is raised in many places collects all their tracebacks."""
+    """Set an error of its own for each waiter: one exception raised in many places collects all their tracebacks."""
     for waiter in waiters:
         if not waiter.done():
             if isinstance(error, Exception):

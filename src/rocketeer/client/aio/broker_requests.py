@@ -13,6 +13,7 @@ from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.received import split_messages
 from rocketeer.errors import RequestRefused
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import ConsumeType
 from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_member_status
@@ -72,7 +73,7 @@ class BrokerRequests:
         log.info("offsets reset group=%s topic=%s queues=%d", header.group, header.topic, len(wanted))
         await asyncio.gather(
             *(
-                self._assigned.restart_at(held, wanted[held.queue])
+                self._assigned.restart_at(held, QueueOffset(wanted[held.queue]))
                 for held in self._assigned.held()
                 if held.queue.topic == header.topic and held.queue in wanted
             )
@@ -84,7 +85,7 @@ class BrokerRequests:
         return reply(command, body=encode_member_status(self._state.offsets.table.of_topic(header.topic)))
 
     def _info(self, command: Command, address: str) -> Command:
-        """307: what we are doing."""
+        """307: the running state of this consumer."""
         header = decode_header(GetConsumerRunningInfoHeader, command.ext)
         body = consumer_info.running_info(
             self._config,

@@ -89,7 +89,7 @@ class CheckBacks:
         _CheckRouter.of(instance).producers[config.full_group] = self
 
     async def close(self, timeout_s: float) -> None:
-        """Ask for no more, give those under way their time; the broker asks another member for the rest."""
+        """Start no more checks and wait for those that run; the broker asks another member for the rest."""
         router = _CheckRouter.of(self._instance)
         if router.producers.get(self._config.full_group) is self:
             del router.producers[self._config.full_group]

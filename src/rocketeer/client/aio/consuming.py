@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from rocketeer.client import discovery
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
-from rocketeer.client.aio.workers import Job, TaskWorkers, ThreadWorkers, Workers
+from rocketeer.client.aio.workers import ListenerJob, TaskWorkers, ThreadWorkers, Workers
 from rocketeer.client.core.config import ConsumerConfig, ProducerConfig
 from rocketeer.client.core.depends import is_coroutine_function
 from rocketeer.client.core.encoding import Encoder
@@ -18,10 +18,10 @@ from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.outcome import RETRY, Outcome
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.core.resending import INNER_GROUP, resent
+from rocketeer.client.core.resending import INNER_GROUP, retry_copy
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
 from rocketeer.client.core.transient import OVERLOADED_CODES
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.groups import send_back
 from rocketeer.client.plans.send import Sender
 from rocketeer.errors import BrokerRefused, ConnectFailed, RemotingError, RocketeerError
@@ -49,13 +49,13 @@ class Listener:
         return cls(function, is_coroutine_function(function))
 
 
-def _nobody(message: object) -> Outcome:
-    """Stands in for a listener whose topic is not subscribed any more: a retry of an old message."""
+def _ignore(message: object) -> Outcome:
+    """Log the message: the listener for retries of topics that are no longer subscribed."""
     log.warning("no listener message=%r", message)
     return RETRY
 
 
-NOBODY = Listener(_nobody, False)
+NOBODY = Listener(_ignore, False)
 
 
 class DirectRun(Protocol):
@@ -72,13 +72,13 @@ def is_ending(error: BaseException) -> bool:
 
 
 class ConsumerState:
-    """The tools of one push consumer, made when it starts."""
+    """State and collaborators that concurrent and ordered consumption share; one per started push consumer."""
 
     def __init__(
         self,
         config: ConsumerConfig,
         instance: ClientInstance,
-        cluster: Cluster,
+        cluster: ClusterRoutes,
         offsets: OffsetKeeper,
         listeners: Mapping[str, Listener],
         finished: Callable[[ProcessQueue], None],
@@ -98,7 +98,7 @@ class ConsumerState:
         """By broker and log offset: no answer came when they were sent back."""
 
     def nothing_found(self, held: ProcessQueue) -> None:
-        """The group is through as far as the broker looked, unless messages are unfinished."""
+        """Advance the offset to where the broker looked, unless messages are unfinished."""
         if not held.count:
             self.offsets.table.update(held.queue, held.next_offset)
 
@@ -128,7 +128,7 @@ class ConsumerState:
         delay_s: float | None = None,
         failure: Failure | None = None,
     ) -> bool:
-        """True when its broker took it, or another took a copy of it for the retry topic.
+        """Send the message back, or store a copy in the retry topic; True when a broker took either.
 
         Without an answer the message may have gone back: its own broker is asked again later (ours does not take it
         twice), and nobody else is given a copy.
@@ -169,7 +169,7 @@ class ConsumerState:
         encoder = Encoder(config, UniqKeys(discovery.local_ip(), os.getpid(), instance.clock))
         sender = Sender(config, instance.routes, instance.nameservers, instance.clock)
         try:
-            outgoing = resent(
+            outgoing = retry_copy(
                 encoder,
                 message,
                 self.config.full_group,
@@ -199,7 +199,7 @@ class ListenerPools:
         self._workers: dict[bool, Workers] = {}
         self._paused = False
 
-    def submit(self, is_async: bool, jobs: Iterable[Job]) -> None:
+    def submit(self, is_async: bool, jobs: Iterable[ListenerJob]) -> None:
         workers = self._workers.get(is_async)
         if workers is None:
             kind = TaskWorkers if is_async else ThreadWorkers
@@ -219,7 +219,7 @@ class ListenerPools:
             workers.resume()
 
     async def finish(self, timeout_s: float) -> bool:
-        """Give back what has not begun, wait for the rest; False when a listener is still at it."""
+        """Give back what has not begun and wait for the rest; False when a listener still runs."""
         self.pause()
         for workers in self._workers.values():
             if untouched := workers.clear():
@@ -248,7 +248,7 @@ class ConsumeService(Protocol):
         """Which of the queues may be taken up, and until when (monotonic seconds)."""
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """They could not be taken up after all."""
+        """Release the locks of queues that could not be taken up after all."""
 
     async def revoke(self, held: ProcessQueue) -> None:
         """The queue was dropped and its pulling stopped: store its offset, give back its lock."""

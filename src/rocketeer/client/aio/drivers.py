@@ -47,13 +47,13 @@ def _sent(plan: Plan[Any], came: Any) -> tuple[Any, StopIteration | None]:
 
 
 class AsyncDriver:
-    """One per connection owner; any number of plans may run in it at a time."""
+    """Runs plans on asyncio; one per owner of connections, any number of plans at a time."""
 
     def __init__(
-        self, remoting: RemotingClient, hooks: Sequence[RpcHook] = (), *, aside: Executor | None = None
+        self, remoting: RemotingClient, hooks: Sequence[RpcHook] = (), *, executor: Executor | None = None
     ) -> None:
-        """`aside`: where plans go on with what is large, so that the loop is not held up."""
-        self._aside = aside
+        """`executor`: where plans go on with what is large, so that the loop is not held up."""
+        self._executor = executor
         self._remoting = remoting
         self._hooks = tuple(hooks)
         self._shared: dict[Hashable, asyncio.Task[Any]] = {}
@@ -71,9 +71,9 @@ class AsyncDriver:
                 except RocketeerError as error:
                     effect = plan.throw(error)
                 else:
-                    if self._aside is not None and _is_large(came):
+                    if self._executor is not None and _is_large(came):
                         loop = asyncio.get_running_loop()
-                        effect, ended = await loop.run_in_executor(self._aside, _sent, plan, came)
+                        effect, ended = await loop.run_in_executor(self._executor, _sent, plan, came)
                         if ended is not None:
                             raise ended
                     else:

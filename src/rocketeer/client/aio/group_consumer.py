@@ -57,7 +57,7 @@ class GroupConsumer:
             instance,
             config,
             strategy,
-            subscriptions=lambda: subscriptions.by_topic,
+            subscriptions=subscriptions,
             assigned=self.assigned,
             due=due,
         )
@@ -103,7 +103,7 @@ class GroupConsumer:
             return
 
     async def announce(self) -> None:
-        """Tell the brokers of us; from now on they may ask us things."""
+        """Register with the brokers, whose requests may come from now on."""
         self._instance.join(self._member)
         await self._instance.heartbeat_now()
 
@@ -127,7 +127,7 @@ class GroupConsumer:
         self._rebalancer.rebalance_soon()
 
     async def stop_pulling(self) -> None:
-        """Nothing new comes from here on; queues being let go get a moment."""
+        """Stop pulling; queues being released get a moment."""
         await self._rebalancer.stop()
         for task in tuple(self._tasks):
             task.cancel()

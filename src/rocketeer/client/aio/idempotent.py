@@ -17,8 +17,8 @@ from rocketeer.client.core.queue_sequence import (
     PendingSend,
     QueueSequence,
     dedup_id,
-    identified,
     new_producer_id,
+    with_producer_id,
 )
 from rocketeer.client.core.selectors import QueueById, java_hash_code, next_queue
 from rocketeer.client.core.send_result import SendResult
@@ -77,7 +77,7 @@ class QueueSends:
             self._turn.release()
 
     async def _wait_none_in_flight(self, timeout_s: float) -> None:
-        """Whoever has the turn waits so until nobody is under way: nobody else can leave meanwhile."""
+        """Wait until no send is in flight; nobody else can begin one while the caller has the turn."""
         async with asyncio.timeout(timeout_s):
             while self._in_flight:
                 self._none_in_flight.clear()
@@ -118,7 +118,7 @@ class IdempotentSender:
             try:
                 if own_id is not None:
                     sends = IdempotentSends(self._sender, queue, deadline_s)
-                    return await self._run(sends.by_id(identified(outgoing, self.producer_id)))
+                    return await self._run(sends.by_id(with_producer_id(outgoing, self.producer_id)))
                 return await self._send_numbered(queue, outgoing, deadline_s)
             except NotSent as error:
                 pause_s = next(pauses_s)

@@ -11,6 +11,7 @@ from rocketeer.client.aio.puller import Puller
 from rocketeer.client.core.iteration import Delivery, IterationBuffer, hand_out
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 FOREVER_S: Final = float("inf")
@@ -24,14 +25,14 @@ class LiteBuffer:
         self._puller = puller
         self._auto_commit = auto_commit
         self.iteration = IterationBuffer()
-        self._polled: dict[MessageQueue, int] = {}
+        self._polled: dict[MessageQueue, QueueOffset] = {}
         """Offsets behind what the last poll gave: consumed when the next one comes."""
         self._ready: deque[ProcessQueue] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
 
     def close(self) -> None:
-        """A poll that waits ends with nothing."""
+        """Close: a waiting `poll` returns an empty list."""
         self._closed = True
         self._arrived.set()
 
@@ -96,7 +97,7 @@ class LiteBuffer:
         await self._offsets.store()
 
     def forget(self, queue: MessageQueue) -> None:
-        """What was given of the queue does not count: somebody went to another offset."""
+        """Do not count messages already given of this queue as consumed: its offset was changed."""
         self._polled.pop(queue, None)
         self.iteration.done.pop(queue, None)
 
@@ -105,7 +106,7 @@ class LiteBuffer:
         for queue, offset in polled.items():
             self._consumed(queue, offset)
 
-    def _consumed(self, queue: MessageQueue, offset: int | None) -> None:
+    def _consumed(self, queue: MessageQueue, offset: QueueOffset | None) -> None:
         if offset is not None:
             self._offsets.table.update(queue, offset)
 
@@ -121,7 +122,7 @@ class LiteBuffer:
         return
 
     async def revoke(self, held: ProcessQueue) -> None:
-        """What was consumed for sure is stored; what was given last comes again, to the next owner."""
+        """Store what was consumed for sure; messages given last come again, to the next owner."""
         self._polled.pop(held.queue, None)
         self._consumed(held.queue, self.iteration.done.pop(held.queue, None))
         if self._auto_commit:

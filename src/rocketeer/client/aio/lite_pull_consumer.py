@@ -21,9 +21,10 @@ from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.plans.reading import check_place
+from rocketeer.client.plans.reading import checked_place
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL, ConsumeType, MessageModel
 from rocketeer.protocol.bodies.heartbeat import ConsumerData
@@ -73,6 +74,7 @@ class LitePullConsumer:
         self._changed(full)
 
     def unsubscribe(self, topic: str) -> None:
+        """Read the topic no longer; any time."""
         self._changed(self._subscriptions.remove(topic))
 
     def _changed(self, full_topic: str) -> None:
@@ -180,24 +182,27 @@ class LitePullConsumer:
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at this offset; raises ClientError for a queue that is not assigned to us."""
-        check_place(queue, offset)
-        if not await self.working.seek(self._full(queue), offset):
+        place = checked_place(queue, offset)
+        if not await self.working.seek(self._full(queue), place):
             raise ClientError(f"{queue} is not among the queues assigned to this consumer: {self.assignment}")
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message that the broker still has."""
         await self.seek(queue, await self.working.instance.run(self.working.reading.min_offset(queue)))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on at the message that comes next."""
         await self.seek(queue, await self.working.instance.run(self.working.reading.max_offset(queue)))
 
     async def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
         """Go on at the message stored nearest to that time."""
         await self.seek(queue, await self.offset_at(queue, time_ms))
 
-    async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+    async def offset_at(self, queue: MessageQueue, time_ms: int) -> QueueOffset:
+        """The offset of the message stored nearest to that time."""
         return await self.working.instance.run(self.working.reading.offset_at(queue, time_ms))
 
-    def position(self, queue: MessageQueue) -> int | None:
+    def position(self, queue: MessageQueue) -> QueueOffset | None:
         """The offset of the next message; None for a queue that is not ours."""
         return self.working.position(self._full(queue))
 
@@ -206,6 +211,7 @@ class LitePullConsumer:
         self.working.pause(self._chosen(queues))
 
     def resume(self, *queues: MessageQueue) -> None:
+        """Give messages of these queues (of all) again after `pause`."""
         self.working.resume(self._chosen(queues))
 
     def _chosen(self, queues: tuple[MessageQueue, ...]) -> list[MessageQueue]:
@@ -215,7 +221,7 @@ class LitePullConsumer:
         """Store the offsets of everything given so far."""
         await self.working.commit()
 
-    async def committed(self, queue: MessageQueue) -> int | None:
+    async def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """The group's stored offset; None when it has none."""
         return await self.working.instance.run(self.working.reading.committed(queue))
 

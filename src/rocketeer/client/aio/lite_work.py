@@ -17,9 +17,10 @@ from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.iteration import Delivery
 from rocketeer.client.core.rebalance import Change
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.pull import PullSettings
-from rocketeer.client.plans.reading import Reading
+from rocketeer.client.plans.reading import QueueQueries
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 
@@ -40,8 +41,8 @@ class LiteWork:
         self.instance = instance
         self._config = config
         self._auto_commit = auto_commit
-        cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
-        self.reading = Reading(config, cluster)
+        cluster = ClusterRoutes(instance.routes, instance.nameservers, config.call_timeout_s)
+        self.reading = QueueQueries(config, cluster)
         self._offsets = OffsetKeeper.of(instance, cluster, config, offset_folder)
         self._puller = Puller(
             instance,
@@ -52,7 +53,7 @@ class LiteWork:
             ),
             ordered=True,
             subscription=subscriptions.get,
-            teller=None,
+            pull_commits=None,
         )
         self._buffer = LiteBuffer(self._offsets, self._puller, auto_commit=auto_commit)
         self.iteration = self._buffer.iteration
@@ -116,7 +117,7 @@ class LiteWork:
     # --- which queues ------------------------------------------------------------------------
 
     async def assign(self, queues: Collection[MessageQueue]) -> None:
-        """Exactly these, whoever else reads them; tried again until all brokers have answered."""
+        """Read exactly these queues, independent of the group; retried until all brokers have answered."""
         wanted, held = set(queues), set(self.assigned.queues())
         change = Change(tuple(sorted(held - wanted)), tuple(sorted(wanted - held)))
         if not await self.assigned.apply(change):
@@ -126,7 +127,7 @@ class LiteWork:
         await asyncio.sleep(0.5)
         await self.assign(queues)
 
-    async def seek(self, queue: MessageQueue, offset: int) -> bool:
+    async def seek(self, queue: MessageQueue, offset: QueueOffset) -> bool:
         """Go on at this offset; False when the queue is not ours."""
         held = self.assigned.table.get(queue)
         if held is None:
@@ -159,7 +160,7 @@ class LiteWork:
             self._tracer.given([each.message for each in deliveries])
         return deliveries
 
-    def position(self, queue: MessageQueue) -> int | None:
+    def position(self, queue: MessageQueue) -> QueueOffset | None:
         """The offset of the next message `poll` gives."""
         held = self.assigned.table.get(queue)
         return held.commit_offset if held is not None else None

@@ -18,9 +18,10 @@ from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.consumer_ports import OffsetStore
 from rocketeer.client.core.consumer_rules import parse_timestamp
 from rocketeer.client.core.offsets import OffsetFile, OffsetTable, merged
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.offsets import commit_offset, first_offset, min_offset, start_offset
 from rocketeer.errors import ClientError, RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
 from rocketeer.model.topic import without_namespace
@@ -40,7 +41,7 @@ class OffsetKeeper:
     def __init__(
         self,
         driver: AsyncDriver,
-        cluster: Cluster,
+        cluster: ClusterRoutes,
         config: ConsumerConfig,
         *,
         now_ms: int,
@@ -56,7 +57,7 @@ class OffsetKeeper:
         self._own = config.offset_store
         self._namespace = config.namespace
         self._file = file
-        self._in_file: dict[MessageQueue, int] = file.load() if file else {}
+        self._in_file: dict[MessageQueue, QueueOffset] = file.load() if file else {}
         self._storing = asyncio.Lock()
         self._order = CommitOrder()
         self._commits: set[asyncio.Task[None]] = set()
@@ -65,14 +66,14 @@ class OffsetKeeper:
 
     @classmethod
     def of(
-        cls, instance: ClientInstance, cluster: Cluster, config: ConsumerConfig, folder: Path | None
+        cls, instance: ClientInstance, cluster: ClusterRoutes, config: ConsumerConfig, folder: Path | None
     ) -> "OffsetKeeper":
-        """For a consumer that starts now; `folder` is where a broadcasting one keeps its file."""
+        """Make the keeper for a consumer; `folder` is where a broadcasting consumer keeps its offset file."""
         broadcasting = config.message_model is MessageModel.BROADCASTING
         file = OffsetFile.at(instance.client_id, config.full_group, folder) if broadcasting else None
         return cls(instance.driver, cluster, config, now_ms=instance.clock.now_ms(), file=file)
 
-    async def start_of(self, queue: MessageQueue) -> int:
+    async def start_of(self, queue: MessageQueue) -> QueueOffset:
         """Where to begin with a queue that was assigned; raises when its broker does not say."""
         begin = (self._begin, self._timestamp_ms)
         if self._own is not None:
@@ -97,17 +98,17 @@ class OffsetKeeper:
         return await self._driver.run(first_offset(self._cluster, queue, *begin))
 
     def begins_with(self, topic: str) -> None:
-        """The topic does not exist yet: all that will be in it is sent while we are here, and none is missed."""
+        """Start this topic's queues at their first message: it does not exist yet, and none of it shall be missed."""
         self._begun_with.add(topic)
 
     # --- with pulls --------------------------------------------------------------------------
 
-    def untold(self, queue: MessageQueue) -> int | None:
-        """An offset that was not stored yet; of a store of the user's own brokers are told for people to see."""
+    def uncommitted(self, queue: MessageQueue) -> QueueOffset | None:
+        """The offset that is not stored yet; with a store of the user's own the newest one, for people to see."""
         return self.table.unsaved_of(queue) if self._own is None else self.table.get(queue)
 
-    def begin_telling(self, queue: MessageQueue) -> bool:
-        """Whether a pull may tell the broker an offset now; if so, `end_telling` must follow.
+    def begin_pull_commit(self, queue: MessageQueue) -> bool:
+        """Whether a pull may tell the broker an offset now; if so, `end_pull_commit` must follow.
 
         What a pull told is not stored by that: a group of brokers answers commits when all of it knows, pulls sooner.
         """
@@ -117,7 +118,7 @@ class OffsetKeeper:
             self.table.unsure(queue)
         return True
 
-    def end_telling(self, queue: MessageQueue, *, told: bool) -> None:
+    def end_pull_commit(self, queue: MessageQueue, *, told: bool) -> None:
         """The pull was answered, which `told` says, or will not be any more."""
         self._order.end(queue, answered=told)
 
@@ -139,18 +140,18 @@ class OffsetKeeper:
             else:
                 await self._store_file(unsaved)
 
-    def _unsaved(self, queues: set[MessageQueue] | None) -> dict[MessageQueue, int]:
+    def _unsaved(self, queues: set[MessageQueue] | None) -> dict[MessageQueue, QueueOffset]:
         unsaved = self.table.unsaved()
         if queues is None:
             return unsaved
         return {queue: offset for queue, offset in unsaved.items() if queue in queues}
 
-    async def reset(self, queue: MessageQueue, offset: int) -> None:
+    async def reset(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """Somebody set the offset on purpose: store it now."""
         self.table.update(queue, offset, only_forward=False)
         await self.store({queue})
 
-    async def _load_own(self, own: OffsetStore, queue: MessageQueue) -> int | None:
+    async def _load_own(self, own: OffsetStore, queue: MessageQueue) -> QueueOffset | None:
         try:
             loaded = await _called(own.load, self._plain(queue))
         except Exception as error:
@@ -159,9 +160,9 @@ class OffsetKeeper:
             raise ClientError(
                 f"the offset store says {loaded!r} of {queue}: an offset is a number, 0 or more"
             )
-        return loaded
+        return None if loaded is None else QueueOffset(loaded)
 
-    async def _store_own(self, own: OffsetStore, unsaved: dict[MessageQueue, int]) -> None:
+    async def _store_own(self, own: OffsetStore, unsaved: dict[MessageQueue, QueueOffset]) -> None:
         try:
             await _called(own.store, {self._plain(queue): offset for queue, offset in unsaved.items()})
         except Exception as error:
@@ -213,7 +214,7 @@ class OffsetKeeper:
         finally:
             self._order.end(queue, answered=answered)
 
-    async def _store_file(self, unsaved: dict[MessageQueue, int]) -> None:
+    async def _store_file(self, unsaved: dict[MessageQueue, QueueOffset]) -> None:
         assert self._file is not None
         everything = merged(self._in_file, unsaved.items())
         try:

@@ -17,16 +17,17 @@ from rocketeer.client.core.config import ConsumerConfig, ConsumerOptions
 from rocketeer.client.core.consumer_rules import checked
 from rocketeer.client.core.option_types import known_options
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.lifetime import StartedAsync
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.lifetime import ContextManagedAsync
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import COUNT_MAX, Lookups
 from rocketeer.client.plans.pull import PullResult
 from rocketeer.client.plans.queries import FOREVER_MS
-from rocketeer.client.plans.reading import Reading
+from rocketeer.client.plans.reading import QueueQueries
 from rocketeer.client.secure import ConnectionSecurity
 from rocketeer.clock import Clock
 from rocketeer.errors import ClientClosed
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL, ConsumeType
 from rocketeer.protocol.bodies.heartbeat import ConsumerData
@@ -34,7 +35,7 @@ from rocketeer.protocol.bodies.heartbeat import ConsumerData
 T = TypeVar("T")
 
 
-class PullConsumer(StartedAsync):
+class PullConsumer(ContextManagedAsync):
     """Reads queues at any offset. Options are the fields of `ConsumerConfig`."""
 
     def __init__(self, group: str, *, clock: Clock | None = None, **options: Unpack[ConsumerOptions]) -> None:
@@ -42,7 +43,7 @@ class PullConsumer(StartedAsync):
         self._clock = clock
         self._instance: ClientInstance | None = None
         self._starting = asyncio.Lock()
-        self.reading: Reading
+        self.reading: QueueQueries
         self.lookups: Lookups
         self.security: ConnectionSecurity
         """Exist once started; the sync consumer, which hosts this one, runs its plans too."""
@@ -52,14 +53,15 @@ class PullConsumer(StartedAsync):
         async with self._starting:
             if self._instance is None:
                 instance = await ClientInstance.acquire(self.config, clock=self._clock)
-                cluster = Cluster(instance.routes, instance.nameservers, self.config.call_timeout_s)
+                cluster = ClusterRoutes(instance.routes, instance.nameservers, self.config.call_timeout_s)
                 self.security = instance.security
-                self.reading = Reading(self.config, cluster)
+                self.reading = QueueQueries(self.config, cluster)
                 self.lookups = Lookups(self.config, cluster, instance.clock)
                 instance.join(self)
                 self._instance = instance
 
     async def close(self) -> None:
+        """Leave the group, close."""
         if self._instance is not None:
             self._instance.check_loop(f"consumer {self.config.group!r}")
         instance, self._instance = self._instance, None
@@ -155,7 +157,7 @@ class PullConsumer(StartedAsync):
         plan = self.lookups.message_at(queue, offset)
         return await self._run(plan)
 
-    async def committed(self, queue: MessageQueue) -> int | None:
+    async def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """The group's stored offset; None when it has none."""
         return await self._run(self._started().committed(queue))
 
@@ -163,18 +165,20 @@ class PullConsumer(StartedAsync):
         """Store the group's offset."""
         await self._run(self._started().commit(queue, offset))
 
-    async def min_offset(self, queue: MessageQueue) -> int:
+    async def min_offset(self, queue: MessageQueue) -> QueueOffset:
+        """Where the oldest message is that the broker still has."""
         return await self._run(self._started().min_offset(queue))
 
-    async def max_offset(self, queue: MessageQueue) -> int:
+    async def max_offset(self, queue: MessageQueue) -> QueueOffset:
         """Where the next message will be."""
         return await self._run(self._started().max_offset(queue))
 
-    async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+    async def offset_at(self, queue: MessageQueue, time_ms: int) -> QueueOffset:
         """The message stored nearest to that time."""
         return await self._run(self._started().offset_at(queue, time_ms))
 
     async def earliest_ms(self, queue: MessageQueue) -> int:
+        """When the oldest message that is still there was stored, in ms since 1970; -1 for an empty queue."""
         return await self._run(self._started().earliest_ms(queue))
 
     async def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:
@@ -194,7 +198,7 @@ class PullConsumer(StartedAsync):
         )
         return Membership(consumer=data)
 
-    def _started(self) -> Reading:
+    def _started(self) -> QueueQueries:
         if self._instance is None:
             raise ClientClosed(f"consumer {self.config.group!r} is not running: start() it first")
         return self.reading

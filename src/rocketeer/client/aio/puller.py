@@ -3,7 +3,7 @@
 While many messages wait at a broker that gives more than RocketMQ's caps at a time (ours), several pulls' worth are
 asked for at once: most of what a pull costs, it costs however many messages it brings.
 
-Some pulls tell brokers how far the group is (`OffsetTeller`). They are not given up when pulling stops: the last
+Some pulls tell brokers how far the group is (`PullOffsetCommits`). They are not given up when pulling stops: the last
 commit waits for their answers.
 """
 
@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from rocketeer.client.aio.instance import ClientInstance
-from rocketeer.client.aio.offset_teller import OffsetTeller
+from rocketeer.client.aio.pull_offset_commits import PullOffsetCommits
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.consumer_ports import filtered
-from rocketeer.client.core.flow import Limits
+from rocketeer.client.core.flow import PullLimits
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.core.transient import backoffs
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.pull import PullResult, PullSettings, PullStatus, pull
 from rocketeer.errors import BrokerRefused, RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.model.subscription import SUB_ALL, TAG, Subscription
@@ -46,7 +48,7 @@ _TELL_WHO_WE_ARE: Final = frozenset(
 
 
 class PullTarget(Protocol):
-    """Who gets what the pulling of a queue brings."""
+    """Receiver of what pulling a queue brings."""
 
     def found(self, held: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Messages were put into the queue."""
@@ -54,7 +56,7 @@ class PullTarget(Protocol):
     def nothing_found(self, held: ProcessQueue) -> None:
         """The broker looked as far as `held.next_offset`, and nothing matched."""
 
-    async def offset_moved(self, held: ProcessQueue, offset: int) -> None:
+    async def offset_moved(self, held: ProcessQueue, offset: QueueOffset) -> None:
         """The offset does not exist; the broker says where to go on."""
 
 
@@ -73,19 +75,19 @@ class _Pulling:
 class Puller:
     """Pulls any number of queues, each for its target. `ordered` queues have no limit of their span.
 
-    Without a `teller` pulls tell no offsets.
+    Without a `pull_commits` pulls tell no offsets.
     """
 
     def __init__(
         self,
         instance: ClientInstance,
-        cluster: Cluster,
+        cluster: ClusterRoutes,
         config: ConsumerConfig,
         settings: PullSettings,
         *,
         ordered: bool,
         subscription: Callable[[str], Subscription | None],
-        teller: OffsetTeller | None,
+        pull_commits: PullOffsetCommits | None,
     ) -> None:
         self._instance = instance
         self._cluster = cluster
@@ -93,12 +95,12 @@ class Puller:
         self._settings = settings
         self._ordered = ordered
         self._subscription = subscription
-        self._teller = teller
+        self._pull_commits = pull_commits
         self._pulling: dict[ProcessQueue, _Pulling] = {}
         self._last_answers: set[asyncio.Task[None]] = set()
         """Loops that were stopped while a pull that tells an offset was under way."""
         self._queues_of_topic: Counter[str] = Counter()
-        self._limits: dict[int, Limits] = {}
+        self._limits: dict[int, PullLimits] = {}
         self._paused: frozenset[MessageQueue] = frozenset()
         self._waiting: dict[ProcessQueue, asyncio.Future[None]] = {}
         self._logged: set[str] = set()
@@ -114,7 +116,7 @@ class Puller:
         pulling.task.add_done_callback(self._ended)
 
     def stop(self, held: ProcessQueue) -> PullTarget | None:
-        """Pull it no more; the target it was pulled for, None when it was not."""
+        """Stop pulling the queue; return its target, or None when it was not being pulled."""
         pulling = self._pulling.pop(held, None)
         if pulling is None:
             return None
@@ -171,11 +173,11 @@ class Puller:
             return "paused"
         return self._limits_of(held).reason_to_wait(held)
 
-    def _limits_of(self, held: ProcessQueue) -> Limits:
+    def _limits_of(self, held: ProcessQueue) -> PullLimits:
         queues = self._queues_of_topic[held.queue.topic]
         limits = self._limits.get(queues)
         if limits is None:
-            limits = Limits.of(self._config, ordered=self._ordered, queues_of_topic=queues)
+            limits = PullLimits.of(self._config, ordered=self._ordered, queues_of_topic=queues)
             self._limits[queues] = limits
         return limits
 
@@ -183,7 +185,7 @@ class Puller:
 
     async def _pull_on(self, pulling: _Pulling) -> None:
         held = pulling.held
-        again_s = AGAIN_S
+        pauses_s = backoffs(AGAIN_S, AGAIN_S_MAX)
         while not held.dropped:
             asked = held.next_offset
             if not self._going.is_set():
@@ -200,8 +202,7 @@ class Puller:
                 if pulling.stopped:
                     return
                 self._log_once(error)
-                await self._after(error, held, again_s)
-                again_s = min(again_s * 2, AGAIN_S_MAX)
+                await self._after(error, held, next(pauses_s))
                 continue
             if held.dropped or pulling.stopped:
                 return
@@ -211,10 +212,9 @@ class Puller:
             await self._hand_over(held, pulling.target, result)
             if result.status is not PullStatus.NO_NEW and held.next_offset == asked:
                 # A member of a group that lags, or leads no longer: it will say so at once as often as it is asked.
-                await self._pause(held, again_s)
-                again_s = min(again_s * 2, AGAIN_S_MAX)
+                await self._pause(held, next(pauses_s))
                 continue
-            again_s = AGAIN_S
+            pauses_s = backoffs(AGAIN_S, AGAIN_S_MAX)
             self._logged.clear()
 
     async def _pull(self, pulling: _Pulling, subscription: Subscription) -> PullResult:
@@ -223,7 +223,7 @@ class Puller:
         in_bulk = self._is_for_bulk(held, subscription)
         if in_bulk and held.bulk:
             count = self._limits_of(held).to_ask_for(held, count)
-        offset = None if self._teller is None else self._teller.begin(held)
+        offset = None if self._pull_commits is None else self._pull_commits.begin(held)
         pulling.telling = offset is not None
         told = False
         try:
@@ -243,15 +243,15 @@ class Puller:
             )
             told = result.told
         finally:
-            if self._teller is not None and offset is not None:
+            if self._pull_commits is not None and offset is not None:
                 pulling.telling = False
-                self._teller.end(held, offset, told=told)
+                self._pull_commits.end(held, offset, told=told)
         if in_bulk:
             held.bulk = result.bulk
         return result
 
     def _is_for_bulk(self, held: ProcessQueue, subscription: Subscription) -> bool:
-        """Whether more than a pull's worth waits, wanted as it is, and by somebody who does not slow pulling down."""
+        """Whether a pull may ask for more than `pull_batch`: more waits, unfiltered, and nobody slows pulls down."""
         return (
             held.behind > self._config.pull_batch
             and held.bulk is not False
@@ -289,7 +289,7 @@ class Puller:
             del self._waiting[held]
 
     async def _after(self, error: RocketeerError, held: ProcessQueue, again_s: float) -> None:
-        """What to do before the next try."""
+        """Wait before the next try, as the error asks for."""
         if isinstance(error, BrokerRefused):
             if error.code == ResponseCode.FLOW_CONTROL:
                 again_s = FLOW_CONTROL_S

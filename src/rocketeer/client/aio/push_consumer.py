@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TypeVar, Unpack, overload
 
 from rocketeer.client.aio.consuming import Listener, ListenerFunction
-from rocketeer.client.aio.hooked import hooked
 from rocketeer.client.aio.instance import ClientInstance, Membership
-from rocketeer.client.aio.listening import NO_OVERRIDES, listening
+from rocketeer.client.aio.listener_factory import NO_OVERRIDES, make_listener
+from rocketeer.client.aio.listener_hooks import with_hooks
 from rocketeer.client.aio.push_work import PushWork
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import AVERAGELY, Strategy, checked_strategy
@@ -28,7 +28,7 @@ from rocketeer.client.core.hooks import ConsumeHook, checked_hooks
 from rocketeer.client.core.middleware import Middleware
 from rocketeer.client.core.option_types import known_options, listed
 from rocketeer.client.core.retry_policy import DEFAULT_RETRY, RetryPolicy
-from rocketeer.client.lifetime import StartedAsync, start_unless, stop_signals
+from rocketeer.client.lifetime import ContextManagedAsync, start_unless, stop_signals
 from rocketeer.clock import Clock, SystemClock
 from rocketeer.errors import ClientClosed, ClientError, ConfigError
 from rocketeer.model.queue import MessageQueue
@@ -39,7 +39,7 @@ from rocketeer.protocol.bodies.heartbeat import ConsumerData
 F = TypeVar("F", bound=ListenerFunction)
 
 
-class PushConsumer(StartedAsync):
+class PushConsumer(ContextManagedAsync):
     """A member of a consumer group. Options are the fields of `ConsumerConfig`.
 
     `orderly=True` consumes each queue in order, one message at a time; with `auto_commit=False` a listener says
@@ -141,7 +141,7 @@ class PushConsumer(StartedAsync):
         check_topic(topic)
 
         def put(function: F) -> F:
-            taken = listening(
+            taken = make_listener(
                 topic,
                 function,
                 self.config,
@@ -159,7 +159,7 @@ class PushConsumer(StartedAsync):
             full = self._subscriptions.add(topic, tags, sql)
             self._functions[full] = function
             if self._hooks or self.config.trace:
-                taken = hooked(taken, self.config, self._hooks)
+                taken = with_hooks(taken, self.config, self._hooks)
             self._listeners[full] = taken
             self._subscription_changed(full)
             return function
@@ -248,6 +248,7 @@ class PushConsumer(StartedAsync):
         self._started().pause()
 
     def resume(self) -> None:
+        """Begin messages again after `pause`."""
         self._started().resume()
 
     # --- to look at --------------------------------------------------------------------------

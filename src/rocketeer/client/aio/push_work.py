@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.client.aio.broker_requests import BrokerRequests
-from rocketeer.client.aio.concurrently import ConcurrentService
+from rocketeer.client.aio.concurrent_service import ConcurrentService
 from rocketeer.client.aio.consuming import ConsumerState, Listener
 from rocketeer.client.aio.group_consumer import STORE_S, GroupConsumer
 from rocketeer.client.aio.instance import ClientInstance, Member
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
-from rocketeer.client.aio.offset_teller import OffsetTeller
-from rocketeer.client.aio.orderly import OrderlyService
+from rocketeer.client.aio.orderly_service import OrderlyService
+from rocketeer.client.aio.pull_offset_commits import PullOffsetCommits
 from rocketeer.client.aio.puller import Puller
 from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.aio.tracing import Tracer
@@ -25,7 +25,7 @@ from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.hooks import ConsumeHook
 from rocketeer.client.core.transient import backoffs
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.pull import PullSettings
 from rocketeer.model.subscription import MessageModel
 
@@ -53,10 +53,12 @@ class PushWork:
     ) -> None:
         self.instance = instance
         self._config = config
-        cluster = Cluster(instance.routes, instance.nameservers, config.call_timeout_s)
+        cluster = ClusterRoutes(instance.routes, instance.nameservers, config.call_timeout_s)
         broadcasting = config.message_model is MessageModel.BROADCASTING
         self.offsets = OffsetKeeper.of(instance, cluster, config, offset_folder)
-        teller = OffsetTeller(self.offsets, pull_batch=config.pull_batch, now_s=instance.clock.monotonic_s)
+        pull_commits = PullOffsetCommits(
+            self.offsets, pull_batch=config.pull_batch, now_s=instance.clock.monotonic_s
+        )
         self._puller = Puller(
             instance,
             cluster,
@@ -70,7 +72,7 @@ class PushWork:
             ),
             ordered=ordered is not None,
             subscription=subscriptions.get,
-            teller=None if broadcasting else teller,
+            pull_commits=None if broadcasting else pull_commits,
         )
         state = ConsumerState(config, instance, cluster, self.offsets, listeners, finished=self._puller.wake)
         self._service: ConcurrentService | OrderlyService
@@ -126,7 +128,7 @@ class PushWork:
             await self.instance.release()
 
     async def _stop_working(self) -> None:
-        """Nothing new; finish what is in hand; store; give back; say goodbye: in this order."""
+        """Stop in order: no new messages, finish those in hand, store offsets, release locks, leave the group."""
         await self._group.stop_pulling()
         await self._service.finish(self._config.close_timeout_s)
         with contextlib.suppress(TimeoutError):

@@ -9,7 +9,7 @@ from typing import Final
 
 from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.core.config import ConsumerConfig
-from rocketeer.client.plans.brokers import Cluster, broker_of
+from rocketeer.client.plans.brokers import ClusterRoutes, broker_of
 from rocketeer.client.plans.groups import lock_queues, unlock_queues
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
@@ -26,7 +26,7 @@ class QueueLocks:
     back would stay with a member that does not want it, and keep the others from the queue until it runs out.
     """
 
-    def __init__(self, config: ConsumerConfig, instance: ClientInstance, cluster: Cluster) -> None:
+    def __init__(self, config: ConsumerConfig, instance: ClientInstance, cluster: ClusterRoutes) -> None:
         self._instance = instance
         self._cluster = cluster
         self._group = config.full_group
@@ -46,7 +46,7 @@ class QueueLocks:
         return await asyncio.shield(asyncio.create_task(self._take(queues)))
 
     async def _take(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
-        """Goes on to its end when the caller is cancelled; only then it is the next one's turn."""
+        """Ask the brokers for locks; runs to its end when the caller is cancelled, only then the next one starts."""
         answers: dict[MessageQueue, float] = {}
         try:
             for address, theirs in (await self._by_address(queues)).items():

@@ -8,14 +8,16 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 from rocketeer.client.aio.instance import ClientInstance
+from rocketeer.client.aio.subscriptions import Subscriptions
 from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.rebalance import Change, difference, share_of, without_subscription
 from rocketeer.client.core.routes import TopicRoutes
+from rocketeer.client.core.transient import backoffs
 from rocketeer.client.plans.groups import consumer_ids, group_view
 from rocketeer.errors import BrokerRefused, NoBroker, NoRoute, RocketeerError
 from rocketeer.model.queue import MessageQueue
@@ -44,7 +46,7 @@ class Assigned(Protocol):
 
 
 class Rebalancer:
-    """Looks again when `due` is set."""
+    """Compares the group's members and queues with what this member holds, on notices and every `rebalance_s`."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class Rebalancer:
         config: ConsumerConfig,
         strategy: Strategy,
         *,
-        subscriptions: Callable[[], Mapping[str, Subscription]],
+        subscriptions: Subscriptions,
         assigned: Assigned,
         due: asyncio.Event,
     ) -> None:
@@ -63,7 +65,7 @@ class Rebalancer:
         self._subscriptions = subscriptions
         self._assigned = assigned
         self._due = due
-        self._soon_s = SOON_S
+        self._pauses_s = backoffs(SOON_S, config.rebalance_s)
         self._task: asyncio.Task[None] | None = None
         self._logged: dict[str, str] = {}
         self._told: dict[str, tuple[frozenset[MessageQueue], frozenset[MessageQueue]]] = {}
@@ -95,7 +97,7 @@ class Rebalancer:
         self._due.set()
 
     def _route_changed(self, topic: str, route: Route) -> None:
-        if topic in self._subscriptions():
+        if topic in self._subscriptions.by_topic:
             self.rebalance_soon()
 
     async def _repeat(self, wait_s: float) -> None:
@@ -114,7 +116,7 @@ class Rebalancer:
         """Look at every topic; how long to wait until the next time."""
         async with self._balancing:
             applied = known = True
-            subscriptions = dict(self._subscriptions())
+            subscriptions = self._subscriptions.by_topic
             for topic in subscriptions:
                 try:
                     known_queues, mine = await self._share(topic)
@@ -129,14 +131,13 @@ class Rebalancer:
                 applied = await self._assigned.apply(Change(gone, ())) and applied
             if applied and known:
                 await self._compare(subscriptions)
-                self._soon_s = SOON_S
+                self._pauses_s = backoffs(SOON_S, self._config.rebalance_s)
                 return self._config.rebalance_s
-        wait_s = self._soon_s if applied else min(self._soon_s, LOCKED_S_MAX)
-        self._soon_s = min(self._soon_s * 2, self._config.rebalance_s)
-        return min(wait_s, self._config.rebalance_s)
+        pause_s = next(self._pauses_s)
+        return min(pause_s if applied else min(pause_s, LOCKED_S_MAX), self._config.rebalance_s)
 
     def _tell(self, topic: str, known: Collection[MessageQueue], mine: Collection[MessageQueue]) -> None:
-        """Once for every change, of the topic's queues or of our share."""
+        """Call the queue listener once for every change of the topic's queues or of our share."""
         listener = self._config.queue_listener
         now = (frozenset(known), frozenset(mine))
         if listener is None or self._told.get(topic, (frozenset(), frozenset())) == now:

@@ -7,15 +7,15 @@ from typing import Final
 
 import msgspec
 
-from rocketeer.client.core.in_flight import InFlight, Seeker
+from rocketeer.client.core.in_flight import InFlight, SlotWaiter
 from rocketeer.errors import ClientClosed, SendFailed, TooManyInFlight
 
 SECOND_LOOK_S: Final = 0.5
 """A loop that was busy with other things has answers yet to read: it gets this long before waiters are sent away."""
 
 
-class _Place(msgspec.Struct, gc=False, eq=False):
-    """Somebody who awaits a place and nothing else."""
+class _Waiter(msgspec.Struct, gc=False, eq=False):
+    """A coroutine that waits for a free slot."""
 
     free: asyncio.Future[None]
     size: int
@@ -57,7 +57,7 @@ class AsyncSendLimit:
             if then is not None:
                 then()
             return
-        place = _Place(asyncio.get_running_loop().create_future(), size, then)
+        place = _Waiter(asyncio.get_running_loop().create_future(), size, then)
         self.seek(place)
         try:
             await place.free
@@ -66,7 +66,7 @@ class AsyncSendLimit:
                 self.leave(size)  # the place came at the same moment
             raise
 
-    def seek(self, seeker: Seeker) -> None:
+    def seek(self, seeker: SlotWaiter) -> None:
         """Give it a place, now or when its turn comes."""
         if not self.in_flight.seek(seeker) and self._watch is None:
             self._look_later(self._stalled_s, again=False)
@@ -97,7 +97,7 @@ class AsyncSendLimit:
             self.leave(size, answered=answered)
 
     def close(self) -> None:
-        """Send away those who wait."""
+        """Fail all waiters with ClientClosed."""
         self._fail_waiting(
             lambda: ClientClosed("the producer was closed before there was a place for this send")
         )

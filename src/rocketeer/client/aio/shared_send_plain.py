@@ -109,7 +109,7 @@ class Batch:
         return self._bytes >= self._bytes_max or len(self.messages) >= MESSAGES_MAX
 
 
-class Joining(Protocol):
+class BatchInput(Protocol):
     """What a send that has its place does next (`batching.Batcher`)."""
 
     def add(
@@ -118,14 +118,16 @@ class Joining(Protocol):
         """Put it into an open batch, or into a new one."""
 
     def full(self, batch: Batch) -> None:
-        """Have it leave."""
+        """Send the batch; nothing joins it any more."""
 
 
 class SharedSend(asyncio.Future[SendResult]):
     """One send that shares its request: it waits for a place in flight, joins a batch, and leaves with its outcome.
 
-    One object for all of it: of these there may be hundreds of thousands.
+    One object for all of it: of these there may be hundreds of thousands. `SharedSends.share` makes them.
     """
+
+    __slots__ = ("_in_flight", "_sends", "message", "queue", "size", "timeout_s")
 
     def __init__(
         self, sends: "SharedSends", message: Message, queue: MessageQueue | None, timeout_s: float | None
@@ -140,7 +142,7 @@ class SharedSend(asyncio.Future[SendResult]):
 
     def enter(self) -> None:
         self._in_flight = True
-        self._sends.join(self)
+        self._sends._join(self)
 
     def set_result(self, result: SendResult, /) -> None:
         super().set_result(result)
@@ -166,7 +168,9 @@ class SharedSend(asyncio.Future[SendResult]):
 class SharedSends:
     """Where sends that share requests come in: one per started producer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: AsyncSendLimit, batcher: Joining) -> None:
+    __slots__ = ("_batcher", "_last", "limit", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: AsyncSendLimit, batcher: BatchInput) -> None:
         self.loop = loop
         self.limit = limit
         self._batcher = batcher
@@ -178,8 +182,8 @@ class SharedSends:
         self.limit.seek(sent)
         return sent
 
-    def join(self, sent: SharedSend) -> None:
-        """Mostly it goes where the one before it went."""
+    def _join(self, sent: SharedSend) -> None:
+        """Put it into a batch, mostly that of the send before it."""
         batch = self._last
         if (
             batch is None

@@ -86,7 +86,7 @@ class Tracer:
             self.dropped += 1
 
     def given(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Whoever polls gets these: taken for consumed, as RocketMQ's pull consumer does."""
+        """Record messages that `poll` handed out as consumed, as RocketMQ's pull consumer does."""
         hook = self.consume_hook()
         for message in messages:
             context = ConsumeContext(self._group, message.queue, [message])

@@ -13,21 +13,20 @@ async with TransactionProducer("shop", check=check) as producer:
 """
 
 import asyncio
-import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Unpack, cast
 
 from rocketeer.client.aio.check_backs import CheckBacks
+from rocketeer.client.aio.instance import ClientInstance
 from rocketeer.client.aio.producer import Producer
+from rocketeer.client.aio.producer_work import ProducerWork
 from rocketeer.client.core.codecs import JSON, Codec
 from rocketeer.client.core.config import ProducerOptions
-from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendHook
 from rocketeer.client.core.middleware import Middleware
-from rocketeer.client.core.publishing import published_async
+from rocketeer.client.core.publishing import send_with_middlewares_async
 from rocketeer.client.core.selectors import Selector
-from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.core.transactions import (
     Check,
     Local,
@@ -81,12 +80,11 @@ class TransactionProducer(Producer):
         """Get ready to send and to be asked; raises NoNameServer when no address is known."""
         await super().start()
         if self._check_backs is None:
-            instance = self._instance
-            assert instance is not None, "it was just started"
+            work = self.working
             self._check_backs = CheckBacks(
-                self.config, instance, self._check, self._check_concurrency, self.sender.hooks
+                self.config, work.instance, self._check, self._check_concurrency, work.sender.hooks
             )
-            self._introducing = asyncio.create_task(self._introduce())
+            self._introducing = asyncio.create_task(self._introduce(work.instance))
 
     async def close(self) -> None:
         """Answer what is in hand, let unanswered sends finish, leave the group, close."""
@@ -117,18 +115,20 @@ class TransactionProducer(Producer):
         and the message rolled back, when the broker could not store the half message safely. `immune_s` is how long
         nobody is asked. Raises what `send` raises.
         """
-        await self._ready()
+        work = await self._ready()
         choose = chooser(message, queue, selector, arg if selector else None)  # `local` gets it, too
 
         async def send(ready: Message | Sequence[Message]) -> TransactionResult:
-            return await self._in_transaction(cast(Message, ready), local, choose, arg, timeout_s, immune_s)
+            half = cast(Message, ready)
+            return await self._in_transaction(work, half, local, choose, arg, timeout_s, immune_s)
 
         if self.around:
-            return await published_async(self.around, self.config.group, message, send)
+            return await send_with_middlewares_async(self.around, self.config.group, message, send)
         return await send(message)
 
     async def _in_transaction(
         self,
+        work: ProducerWork,
         message: Message,
         local: Local,
         choose: Choose | None,
@@ -136,32 +136,27 @@ class TransactionProducer(Producer):
         timeout_s: float | None,
         immune_s: int | None,
     ) -> TransactionResult:
-        outgoing = encode_half(self.encoder, message, self.config.full_group, immune_s)
-        async with self._send_limit.place(outgoing.size):
-            sent = await self.store(outgoing, choose, timeout_s)
+        outgoing = encode_half(work.encoder, message, self.config.full_group, immune_s)
+        async with work.send_limit.place(outgoing.size):
+            sent = await work.deliver(outgoing, choose, timeout_s)
+
+            def end(
+                state: TransactionState, error: BaseException | None = None
+            ) -> Coroutine[Any, Any, TransactionResult]:
+                return work.run_plan(finish(work.sender, sent, state, error, outgoing=outgoing))
+
             if not sent.ok:
-                return await self.run_plan(
-                    finish(self.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing)
-                )
-            return await self._finish(outgoing, sent, local, Transaction(sent.message_id, message, arg))
+                return await end(TransactionState.ROLLBACK)
+            try:
+                state = as_state(await _run(local, Transaction(sent.message_id, message, arg)))
+            except BaseException as error:
+                await end(TransactionState.UNKNOWN, error)
+                raise
+            return await end(state)
 
-    async def _finish(
-        self, outgoing: Outgoing, sent: SendResult, local: Local, transaction: Transaction
-    ) -> TransactionResult:
-        try:
-            state = as_state(await _run(local, transaction))
-        except BaseException as error:
-            with contextlib.suppress(RocketeerError):
-                await self.run_plan(
-                    finish(self.sender, sent, TransactionState.UNKNOWN, error, outgoing=outgoing)
-                )
-            raise
-        return await self.run_plan(finish(self.sender, sent, state, outgoing=outgoing))
-
-    async def _introduce(self) -> None:
+    async def _introduce(self, instance: ClientInstance) -> None:
         """Let brokers know the group before the first send: they may have questions from an earlier life."""
-        instance = self._instance
-        while instance is not None:
+        while True:
             unknown = False
             for topic in (self.config.create_topic_key, *map(self.config.full_topic, self._topics)):
                 if instance.routes.get(topic) is None:

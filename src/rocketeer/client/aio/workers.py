@@ -27,7 +27,7 @@ TURN_S: Final = 0.005
 """Longest time jobs that never wait may keep the event loop."""
 
 
-class Job(Protocol):
+class ListenerJob(Protocol):
     """One run of a listener; what came of it stays in the job. Must not raise."""
 
     def run(self) -> None: ...
@@ -35,20 +35,20 @@ class Job(Protocol):
     async def run_async(self) -> None: ...
 
 
-Done = Callable[[list[Job]], None]
+OnListened = Callable[[list[ListenerJob]], None]
 """Told of finished jobs, on the loop."""
 
 
 class _Workers(ABC):
     """What both kinds share: the jobs that wait and those that are finished."""
 
-    def __init__(self, most: int, done: Done, name: str) -> None:
+    def __init__(self, most: int, done: OnListened, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._most = most
         self._done = done
         self._name = name
-        self._waiting: deque[Job] = deque()
-        self._finished: deque[Job] = deque()
+        self._waiting: deque[ListenerJob] = deque()
+        self._finished: deque[ListenerJob] = deque()
         self._running = 0
         self._submitted = 0
         self._paused = False
@@ -63,8 +63,8 @@ class _Workers(ABC):
         if self._idle is not None and not self._running and not self._idle.done():
             self._idle.set_result(None)
 
-    def submit(self, jobs: Iterable[Job]) -> None:
-        """Have them run, in this order as far as they are begun."""
+    def submit(self, jobs: Iterable[ListenerJob]) -> None:
+        """Queue the jobs; they are started in this order."""
         jobs = list(jobs)
         self._running += len(jobs)
         self._submitted += len(jobs)
@@ -81,9 +81,9 @@ class _Workers(ABC):
         if self._waiting:
             self._wake()
 
-    def clear(self) -> list[Job]:
+    def clear(self) -> list[ListenerJob]:
         """Take back the jobs not begun."""
-        taken: list[Job] = []
+        taken: list[ListenerJob] = []
         try:
             while True:
                 taken.append(self._waiting.popleft())
@@ -102,13 +102,13 @@ class _Workers(ABC):
 
     @abstractmethod
     def _wake(self) -> None:
-        """There are jobs, or there is room again."""
+        """Wake a worker: jobs are queued, or concurrency was freed."""
 
 
 class ThreadWorkers(_Workers):
     """Daemon threads, made when they are needed; the interpreter does not wait for a listener that hangs."""
 
-    def __init__(self, most: int, done: Done, name: str) -> None:
+    def __init__(self, most: int, done: OnListened, name: str) -> None:
         super().__init__(most, done, name)
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         """One for each sleeping thread to wake; False ends it."""
@@ -152,7 +152,7 @@ class ThreadWorkers(_Workers):
         self._look = self._loop.call_later(LOOK_S, self._look_again)
 
     def _look_again(self) -> None:
-        """Are the jobs slow? Then as many threads as there are jobs, or may be."""
+        """Check whether jobs are slow; if so start as many threads as there are jobs, up to the limit."""
         self._look = None
         waiting = len(self._waiting)
         if not waiting or self._paused:
@@ -212,7 +212,7 @@ class ThreadWorkers(_Workers):
 class TaskWorkers(_Workers):
     """Tasks of the loop, made when they are needed. A listener that never waits is run to its end at once."""
 
-    def __init__(self, most: int, done: Done, name: str) -> None:
+    def __init__(self, most: int, done: OnListened, name: str) -> None:
         super().__init__(most, done, name)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sleeping: list[asyncio.Future[None]] = []
@@ -263,7 +263,7 @@ class TaskWorkers(_Workers):
                 self._loop.call_soon(self._settle_soon)
 
     def _end_turn(self) -> None:
-        """All workers stand back until the loop has looked at its sockets."""
+        """Pause all workers until the loop has polled its sockets."""
         if not self._turn_ends:
             self._turn_ends = True
             self._loop.call_soon(self._begin_turn)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer.client.aio.consuming import Listener
-from rocketeer.client.aio.listening import listening
+from rocketeer.client.aio.listener_factory import make_listener
 from rocketeer.client.aio.push_consumer import PushConsumer
 from rocketeer.client.apps.declared import Declared
 from rocketeer.client.core.codecs import Codec
@@ -39,7 +39,7 @@ def dead_letter_consumer(
     config = consumer.config
     table: dict[str, tuple[Declared, Listener]] = {}
     for topic, declared in handlers.items():
-        listener = listening(
+        listener = make_listener(
             topic,
             declared.function,
             config,

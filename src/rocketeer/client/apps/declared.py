@@ -26,7 +26,7 @@ class Declared:
 
 
 @dataclass(slots=True)
-class Group:
+class DeclaredGroup:
     """One consumer: the listeners of a group on several topics share it, and so must its settings."""
 
     orderly: bool = False
@@ -43,7 +43,9 @@ class DeadLetters:
     group: str | None
 
 
-def add_listener(groups: dict[str, Group], name: str, asked: Group, declared: Declared) -> None:
+def add_listener(
+    groups: dict[str, DeclaredGroup], name: str, asked: DeclaredGroup, declared: Declared
+) -> None:
     """Raises ConfigError for two listeners of a topic, and for two settings of a group."""
     known = groups.get(name, asked)
     before, now = (
@@ -59,9 +61,9 @@ def add_listener(groups: dict[str, Group], name: str, asked: Group, declared: De
     groups[name] = known
 
 
-def named_groups(groups: dict[str, Group], app_group: str | None) -> dict[str, Group]:
-    """With the app's group instead of none; raises ConfigError when the app has no group either."""
-    found: dict[str, Group] = {}
+def named_groups(groups: dict[str, DeclaredGroup], app_group: str | None) -> dict[str, DeclaredGroup]:
+    """The listeners, with the app's group where they name none; raises ConfigError when the app has none either."""
+    found: dict[str, DeclaredGroup] = {}
     for name, group in groups.items():
         for declared in group.listeners.values():
             real = name or app_group
@@ -69,11 +71,13 @@ def named_groups(groups: dict[str, Group], app_group: str | None) -> dict[str, G
                 raise ConfigError(
                     f"the listener of topic {declared.topic!r} has no group: give group=, or App(group=) for all"
                 )
-            add_listener(found, real, Group(group.orderly, group.strategy, group.options), declared)
+            add_listener(found, real, DeclaredGroup(group.orderly, group.strategy, group.options), declared)
     return found
 
 
-def groups_of(handlers: Sequence[DeadLetters], groups: dict[str, Group]) -> dict[str, dict[str, Declared]]:
+def groups_of(
+    handlers: Sequence[DeadLetters], groups: dict[str, DeclaredGroup]
+) -> dict[str, dict[str, Declared]]:
     """By group whose dead letters they are, by topic; raises ConfigError for those nobody would have."""
     found: dict[str, dict[str, Declared]] = {}
     for each in handlers:

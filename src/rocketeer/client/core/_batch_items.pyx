@@ -12,7 +12,8 @@ from libc.string cimport memchr, memcpy
 
 from rocketeer.record._bytes cimport put32
 from rocketeer.record._layout cimport (
-    ITEM_BODY_BYTES_AT, ITEM_BYTES, ITEM_FLAG_AT, NAME_END, PROPERTIES_BYTES_MAX, PROPERTY_END,
+    ITEM_BODY_BYTES_AT, ITEM_BYTES, ITEM_CRC_AT, ITEM_FLAG_AT, ITEM_MAGIC_AT, NAME_END, PROPERTIES_BYTES_MAX,
+    PROPERTY_END,
 )
 
 from rocketeer.client.core import batch_items_plain
@@ -84,8 +85,8 @@ cdef bint _put_item(_Room room, object message, object identity, object instance
     if message.delay_level or message.deliver_at is not None or message.delay is not None:
         return False
     at = room.add(ITEM_BYTES + body_bytes + 2)
-    put32(at + 4, 0)
-    put32(at + 8, 0)
+    put32(at + ITEM_MAGIC_AT, 0)
+    put32(at + ITEM_CRC_AT, 0)
     put32(at + ITEM_FLAG_AT, <uint32_t> flag)
     put32(at + ITEM_BODY_BYTES_AT, <uint32_t> body_bytes)
     memcpy(at + ITEM_BYTES, PyBytes_AS_STRING(body), body_bytes)
@@ -129,8 +130,7 @@ cdef bint _put_item(_Room room, object message, object identity, object instance
 def pack_items(list messages not None, list identities not None, str instance, bint whole):
     cdef _Room room
     cdef Py_ssize_t expected = 0
-    if len(messages) != len(identities):
-        raise ValueError(f"{len(messages)} messages, {len(identities)} identities")
+    assert len(messages) == len(identities)
     for message in messages:
         expected += len(message.body) + 256
     room = _Room(max(expected, 64))

@@ -1,22 +1,23 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Cuts the body of a pull reply into messages, compiled: the twin of `received.split_plain`."""
+"""Cuts the body of a pull reply into messages, compiled: the twin of `received_split_plain.py`."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
-from rocketeer.record._bytes cimport get32, get64
-from rocketeer.record._layout cimport HEAD_BYTES, LOG_OFFSET_AT, MAGIC, MAGIC_AT, QUEUE_OFFSET_AT, SIZE_AT, TAIL_BYTES
+from rocketeer.record._bytes cimport get64
+from rocketeer.record._layout cimport QUEUE_OFFSET_AT
+from rocketeer.record._plain_record cimport whole_size
 
 
 def split(bytes body not None, object make, object queue, object namespace, object min_offset, object max_offset):
     """The messages at the front of `body`, made by `make`, and where they end: behind it is no record."""
     cdef const char *data = PyBytes_AS_STRING(body)
     cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(body)
-    cdef int32_t size
+    cdef Py_ssize_t size
     cdef list found = []
-    while end - at >= LOG_OFFSET_AT:  # up to the queue offset
-        size = <int32_t> get32(data + at + SIZE_AT)
-        if get32(data + at + MAGIC_AT) != MAGIC or size < HEAD_BYTES + TAIL_BYTES or size > end - at:
+    while True:
+        size = whole_size(data + at, end - at)
+        if not size:
             break
         found.append(
             make(

@@ -14,16 +14,20 @@ from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 
 T = TypeVar("T")
-Queues = Sequence[MessageQueue]
+MessageQueues = Sequence[MessageQueue]
 
 
 class Strategy(Protocol):
     """Takes all queues of a topic and all members, both sorted, and says which queues are `me`'s."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What RocketMQ calls it."""
+        ...
 
-    def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]: ...
+    def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
+        """The queues of the member `me`, of all `queues` and all members' `clients` ids."""
+        ...
 
 
 def checked_strategy(strategy: Strategy) -> Strategy:
@@ -51,8 +55,9 @@ class Averagely:
     """Each member gets neighbouring queues, as many as any other or one more. The default."""
 
     name: str = "AVG"
+    """What RocketMQ calls it."""
 
-    def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]:
+    def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         return list(_share(queues, clients.index(me), len(clients))) if me in clients else []
 
 
@@ -61,8 +66,9 @@ class AveragelyByCircle:
     """Queues are dealt out one by one, like cards: each broker's queues spread over all members."""
 
     name: str = "AVG_BY_CIRCLE"
+    """What RocketMQ calls it."""
 
-    def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]:
+    def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         return list(queues[clients.index(me) :: len(clients)]) if me in clients else []
 
 
@@ -75,13 +81,15 @@ class ConsistentHash:
     """A queue goes to the next member on a ring of hashes: few queues move when a member comes or goes."""
 
     virtual_nodes: int = 10
+    """On how many places of the ring each member stands."""
     name: str = "CONSISTENT_HASH"
+    """What RocketMQ calls it."""
 
     def __post_init__(self) -> None:
         if self.virtual_nodes < 1:
             raise ConfigError(f"virtual_nodes is {self.virtual_nodes}: a member needs at least one place")
 
-    def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]:
+    def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         if me not in clients:
             return []
         ring = {
@@ -106,8 +114,9 @@ class ByMachineRoom:
 
     rooms: frozenset[str]
     name: str = "MACHINE_ROOM"
+    """What RocketMQ calls it."""
 
-    def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]:
+    def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         if me not in clients:
             return []
         ours = [queue for queue in queues if self._room(queue.broker_name) in self.rooms]
@@ -137,14 +146,16 @@ class MachineRoomNearby:
     """
 
     inner: Strategy = field(default_factory=Averagely)
+    """Who shares out the queues of one room."""
     broker_room: Callable[[str], str] = _before_dash
     client_room: Callable[[str], str] = _before_dash
 
     @property
     def name(self) -> str:
+        """What RocketMQ calls it, with that of `inner`."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
-    def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]:
+    def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         if me not in clients:
             return []
         queues_in = _grouped(queues, lambda queue: self.broker_room(queue.broker_name))
@@ -174,10 +185,13 @@ class ByConfig:
     """The queues somebody wrote down for this member, whoever else is there."""
 
     queues: tuple[MessageQueue, ...]
+    """Those of this member."""
     name: str = "CONFIG"
+    """What RocketMQ calls it."""
 
-    def __call__(self, me: str, queues: Queues, clients: Sequence[str]) -> list[MessageQueue]:
+    def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         return list(self.queues)
 
 
 AVERAGELY: Final = Averagely()
+"""The strategy unless another is given."""

@@ -7,7 +7,7 @@ an answer may have been stored: of those there are as many as RocketMQ's clients
 
 from typing import Final
 
-from rocketeer.client.core.transient import backoffs
+from rocketeer.client.core.transient import backoffs, stored_nothing
 from rocketeer.errors import (
     BrokerRefused,
     CallTimeout,
@@ -18,7 +18,6 @@ from rocketeer.errors import (
     SendTimeout,
 )
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.codes import ResponseCode
 
 PAUSE_S: Final = 0.05
 PAUSE_S_MAX: Final = 0.3
@@ -26,11 +25,6 @@ PAUSE_S_MAX: Final = 0.3
 TIMEOUT_S_MAX: Final = 366 * 86_400
 KEPT: Final = 10
 """Attempts that an error tells of."""
-
-
-def is_led_elsewhere(error: Exception) -> bool:
-    """Refused before anything was stored, by a broker that takes no messages now: another may lead its group."""
-    return isinstance(error, BrokerRefused) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 def check_timeout(timeout_s: float) -> None:
@@ -66,7 +60,7 @@ class Attempts:
         """How long to pause before the next attempt; None when there is none. The topic has so many `brokers`."""
         self._count += 1
         self._tried = [*self._tried[1 - KEPT :], (queue, error)]
-        if self._patient and (isinstance(error, ConnectFailed | NoBroker) or is_led_elsewhere(error)):
+        if self._patient and stored_nothing(error):
             self._unreachable.add(queue.broker_name)
             if len(self._unreachable) < brokers:
                 return 0.0
@@ -77,7 +71,7 @@ class Attempts:
         return 0.0 if self._left > 0 and another_may and now_s < self._deadline_s else None
 
     def not_safe(self, now_s: float) -> bool:
-        """Stored, but not as safely as it should be: whether to try another broker."""
+        """Whether another broker is tried for a message that is stored, but not safely (FLUSH_DISK_TIMEOUT, say)."""
         self._left -= 1
         return self._left > 0 and now_s < self._deadline_s
 

@@ -1,7 +1,5 @@
 """The items of a batch request in plain Python: what `_batch_items.pyx` does compiled."""
 
-from collections.abc import Sequence
-
 from rocketeer.errors import MessageTooLarge
 from rocketeer.model import property_names as names
 from rocketeer.model.message import Message
@@ -9,15 +7,14 @@ from rocketeer.record.batch import BatchItem, encode_batch
 from rocketeer.record.properties import PROPERTIES_BYTES_MAX, encode_properties
 
 
-def pack_items(
-    messages: Sequence[Message], identities: Sequence[str], instance: str | None, whole: bool
-) -> bytes:
+def pack_items(messages: list[Message], identities: list[str], instance: str | None, whole: bool) -> bytes:
     """The body of a batch request. Raises MessageTooLarge for properties that are too long, ValueError for
     separators in them.
 
     `identities` are the messages' UNIQ_KEYs; `instance` is the namespace, if there is one. `whole` marks a batch of
     the user's making, whose messages keep WAIT, as those of Java's batches do.
     """
+    assert len(messages) == len(identities)
     items: list[BatchItem] = []
     for message, identity in zip(messages, identities, strict=True):
         properties = message.all_properties()

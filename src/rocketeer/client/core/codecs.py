@@ -107,6 +107,7 @@ class AvroCodec:
         return f"AvroCodec({', '.join(kind.__name__ for kind in self._schemas)})"
 
     def encode(self, value: Any) -> bytes:
+        """The record of a value whose class has a schema."""
         schema = self._schemas.get(type(value))
         if schema is None:
             raise TypeError(f"AvroCodec has no schema of {type(value).__name__}")
@@ -115,6 +116,7 @@ class AvroCodec:
         return body.getvalue()
 
     def decoder(self, kind: Any) -> Decode:
+        """The function from a record to a value of that class."""
         schema = self._schemas.get(kind)
         if schema is None:
             raise TypeError("AvroCodec has no schema of it")
@@ -164,8 +166,11 @@ def _model(kind: type, value: Any) -> Any:
 
 
 JSON: Final = JsonCodec()
+"""The codec unless another is given: values as JSON."""
 MSGPACK: Final = MsgpackCodec()
+"""Codec: values as MessagePack."""
 PROTOBUF: Final = ProtobufCodec()
+"""Codec: messages of Protocol Buffers, whose classes listeners name."""
 
 
 class _Nothing:
@@ -236,13 +241,13 @@ def decoder_of(
         try:
             return decode(message.body)
         except Exception as error:  # whatever a codec raises for bytes it cannot read
-            raise UndecodableBody(topic, kind, _why(error)) from error
+            raise UndecodableBody(topic, kind, _reason(error)) from error
 
     return decoded
 
 
-def _why(error: Exception) -> str:
-    """In one line; of pydantic's errors without the values, which are not for logs."""
+def _reason(error: Exception) -> str:
+    """The error in one line; pydantic's without the values, which are not for logs."""
     details = getattr(error, "errors", None) or getattr(error.__cause__, "errors", None)
     if not callable(details):
         return f"{error}"

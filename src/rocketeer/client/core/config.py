@@ -35,7 +35,8 @@ class ClientConfig:
     group: str
     _: KW_ONLY
     nameserver: str | Sequence[str] | None = _java(None, "namesrvAddr")
-    """`host:port`, several with `;` or as a list, or an address server's URL. None: see client.discovery."""
+    """`host:port`, several with `;` or as a list, or an address server's URL. None: `NAMESRV_ADDR`, else the address
+    server of `ROCKETMQ_NAMESRV_DOMAIN`."""
     namespace: str | None = _java(None, "namespace")
     """Topics and groups are known to brokers as `namespace%name`; programs see the plain names."""
     instance_name: str = _java(DEFAULT_INSTANCE, "instanceName")

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class OffsetStore(Protocol):
         """Where to begin with a queue; None: it was never consumed. What it raises keeps the queue from us."""
         ...
 
-    def store(self, offsets: Mapping[MessageQueue, int]) -> Awaitable[None] | None:
+    def store(self, offsets: Mapping[MessageQueue, QueueOffset]) -> Awaitable[None] | None:
         """Messages before these offsets are consumed: every few seconds, and when queues are let go.
 
         Nothing to do for who stores them elsewhere, with what each message did. What it raises is logged, and the

@@ -28,7 +28,7 @@ _OR_MINUS_ONE: Final = ("topic_messages_max", "topic_bytes_max", "retries")
 
 
 def checked(config: ConsumerConfig) -> ConsumerConfig:
-    """The configuration itself; raises ConfigError with the name and value that cannot be."""
+    """Return the configuration; raises ConfigError with the name and value that cannot be."""
     for name in _POSITIVE:
         _must(config, name, getattr(config, name) > 0, "it must be more than 0")
     for name in _NOT_NEGATIVE:

@@ -56,22 +56,22 @@ def Depends(function: Callable[..., Any], *, use_cache: bool = True) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DependencyNode:
     """A function whose parameters are known: by name what each is filled with."""
 
     function: Callable[..., Any]
     is_async: bool
     yields: bool
     use_cache: bool
-    needs: tuple[tuple[str, "Need"], ...]
+    needs: tuple[tuple[str, "ParameterSource"], ...]
 
 
-Need: TypeAlias = Node | type[Context] | type[ReceivedMessage]
+ParameterSource: TypeAlias = DependencyNode | type[Context] | type[ReceivedMessage]
 
 
 def needs_of(
     function: Callable[..., Any], *, skip: int, is_async: bool, overrides: Overrides
-) -> tuple[tuple[str, Need], ...]:
+) -> tuple[tuple[str, ParameterSource], ...]:
     """What the parameters behind the first `skip` ones are filled with; those with another default are left alone.
 
     Raises ConfigError for one that nothing is known of, and for an asynchronous one of a plain function.
@@ -81,8 +81,8 @@ def needs_of(
 
 def _needs(
     function: Callable[..., Any], skip: int, is_async: bool, overrides: Overrides, path: tuple[Any, ...]
-) -> tuple[tuple[str, Need], ...]:
-    found: list[tuple[str, Need]] = []
+) -> tuple[tuple[str, ParameterSource], ...]:
+    found: list[tuple[str, ParameterSource]] = []
     for parameter in list(parameters_of(function))[skip:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -102,7 +102,7 @@ def _need(
     is_async: bool,
     overrides: Overrides,
     path: tuple[Any, ...],
-) -> Need | None:
+) -> ParameterSource | None:
     kind = annotation_of(function, parameter)
     marks = [
         each
@@ -113,7 +113,7 @@ def _need(
         return _node(marks[0], is_async, overrides, (*path, function))
     plain = typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
     if plain in (Context, ReceivedMessage):
-        return typing.cast(Need, plain)
+        return typing.cast(ParameterSource, plain)
     if parameter.default is not parameter.empty:
         return None
     raise ConfigError(
@@ -122,7 +122,7 @@ def _need(
     )
 
 
-def _node(mark: Dependency, is_async: bool, overrides: Overrides, path: tuple[Any, ...]) -> Node:
+def _node(mark: Dependency, is_async: bool, overrides: Overrides, path: tuple[Any, ...]) -> DependencyNode:
     function = overrides.get(mark.function, mark.function)
     if function in path:
         raise ConfigError(f"{name_of(function)} depends on itself")
@@ -134,7 +134,7 @@ def _node(mark: Dependency, is_async: bool, overrides: Overrides, path: tuple[An
             "write the listener `async def`"
         )
     needs = _needs(function, 0, is_async, overrides, path)
-    return Node(
+    return DependencyNode(
         function,
         asks or async_yields,
         inspect.isgeneratorfunction(function) or async_yields,
@@ -147,7 +147,7 @@ def _node(mark: Dependency, is_async: bool, overrides: Overrides, path: tuple[An
 
 
 def call_with(
-    function: Callable[..., Any], first: Any, needs: Iterable[tuple[str, Need]], context: Context
+    function: Callable[..., Any], first: Any, needs: Iterable[tuple[str, ParameterSource]], context: Context
 ) -> Any:
     """Call the listener with what it asks for, in this thread."""
     failed: BaseException | None = None
@@ -165,15 +165,17 @@ def call_with(
 
 
 def _values(
-    needs: Iterable[tuple[str, Need]], context: Context, cache: Cache, stack: contextlib.ExitStack
+    needs: Iterable[tuple[str, ParameterSource]], context: Context, cache: Cache, stack: contextlib.ExitStack
 ) -> dict[str, Any]:
     return {
-        name: _value(need, context, cache, stack) if isinstance(need, Node) else _given(need, context)
+        name: _value(need, context, cache, stack)
+        if isinstance(need, DependencyNode)
+        else _given(need, context)
         for name, need in needs
     }
 
 
-def _value(node: Node, context: Context, cache: Cache, stack: contextlib.ExitStack) -> Any:
+def _value(node: DependencyNode, context: Context, cache: Cache, stack: contextlib.ExitStack) -> Any:
     if node.use_cache and node.function in cache:
         return cache[node.function]
     values = _values(node.needs, context, cache, stack)
@@ -186,7 +188,7 @@ def _value(node: Node, context: Context, cache: Cache, stack: contextlib.ExitSta
 
 
 async def call_with_async(
-    function: Callable[..., Any], first: Any, needs: Iterable[tuple[str, Need]], context: Context
+    function: Callable[..., Any], first: Any, needs: Iterable[tuple[str, ParameterSource]], context: Context
 ) -> Any:
     """Await the listener with what it asks for."""
     failed: BaseException | None = None
@@ -204,17 +206,22 @@ async def call_with_async(
 
 
 async def _values_async(
-    needs: Iterable[tuple[str, Need]], context: Context, cache: Cache, stack: contextlib.AsyncExitStack
+    needs: Iterable[tuple[str, ParameterSource]],
+    context: Context,
+    cache: Cache,
+    stack: contextlib.AsyncExitStack,
 ) -> dict[str, Any]:
     return {
         name: await _value_async(need, context, cache, stack)
-        if isinstance(need, Node)
+        if isinstance(need, DependencyNode)
         else _given(need, context)
         for name, need in needs
     }
 
 
-async def _value_async(node: Node, context: Context, cache: Cache, stack: contextlib.AsyncExitStack) -> Any:
+async def _value_async(
+    node: DependencyNode, context: Context, cache: Cache, stack: contextlib.AsyncExitStack
+) -> Any:
     if node.use_cache and node.function in cache:
         return cache[node.function]
     values = await _values_async(node.needs, context, cache, stack)
@@ -230,7 +237,7 @@ async def _value_async(node: Node, context: Context, cache: Cache, stack: contex
     return value
 
 
-def _given(need: Need, context: Context) -> Any:
+def _given(need: ParameterSource, context: Context) -> Any:
     return context if need is Context else context.message
 
 
@@ -238,7 +245,7 @@ def _given(need: Need, context: Context) -> Any:
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Also with annotations that only type checkers know; None for functions written in C that do not tell."""
+    """The signature, also with annotations that only type checkers know; None for C functions without one."""
     try:
         if sys.version_info >= (3, 14):  # there annotations are not evaluated before somebody asks for them
             from annotationlib import Format
@@ -251,7 +258,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterable[inspect.Parameter]:
-    """In their order, as far as they are known."""
+    """The function's parameters in their order; none where they are not known."""
     signature = signature_of(function)
     return () if signature is None else signature.parameters.values()
 
@@ -281,12 +288,12 @@ def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) ->
 
 
 def is_coroutine_function(function: object) -> bool:
-    """Also of objects whose `__call__` is one."""
+    """Whether the function, or its `__call__`, is a coroutine function."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 the method itself is wanted
     )
 
 
 def name_of(function: object) -> str:
-    """For texts that people read."""
+    """The callable's name for error messages."""
     return str(getattr(function, "__qualname__", None) or repr(function))

@@ -14,13 +14,12 @@ from rocketeer.errors import InvalidTopic, MessageTooLarge
 from rocketeer.model import property_names as names
 from rocketeer.model.message import InvalidMessage, Message
 from rocketeer.model.topic import RETRY_PREFIX, may_not_be_sent_to
-from rocketeer.record.batch import ITEM, BatchItem, encode_batch
+from rocketeer.record.batch import ITEM_BYTES_MIN, BatchItem, encode_batch
 from rocketeer.record.compression import compress
 from rocketeer.record.flags import TX_PREPARED, Compression
 from rocketeer.record.ids import UniqKeys
-from rocketeer.record.properties import PROPERTIES_BYTES_MAX, encode_properties
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX, encode_properties, join_properties
 
-BATCH_ITEM_BYTES: Final = ITEM.size + 2
 _REPLY: Final = "reply"
 _SPARE_PROPERTIES_BYTES: Final = 128
 """UNIQ_KEY and INSTANCE_ID join a message's properties when it is sent; the splitter leaves them room."""
@@ -31,19 +30,29 @@ class Outgoing(msgspec.Struct, gc=False):
 
     topic: str
     body: bytes
+    """As it travels: compressed if that pays, a batch's messages one behind the other."""
     properties: dict[str, str]
+    """The user's and RocketMQ's own; of a batch those in common."""
     message_ids: str
+    """The ids given to the messages, with commas between them."""
     flag: int = 0
+    """The message's number."""
     sys_flag: int = 0
+    """RocketMQ's own bits: compressed, part of a transaction ..."""
     batch: bool = False
+    """Whether it is a batch."""
     reply: bool = False
+    """Whether it answers a `request`."""
     reconsume_times: int = 0
+    """Of a message that is sent back: how often it came before."""
     max_reconsume_times: int | None = None
+    """After so many times it goes to the dead letters."""
     parts: tuple["Outgoing", ...] = ()
     """The messages of a batch one by one, for a producer with hooks; `body` is made anew after these have run."""
 
     @property
     def size(self) -> int:
+        """Bytes of the body."""
         return len(self.body)
 
 
@@ -174,7 +183,7 @@ def body_bytes(message: Message | Sequence[Message]) -> int:
 
 def properties_text(properties: Mapping[str, str]) -> str:
     """The properties as send headers carry them; raises MessageTooLarge."""
-    text = "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])
+    text = join_properties(properties)
     if len(text) > PROPERTIES_BYTES_MAX // 4:  # no character takes more than 4 bytes
         check_properties(len(text.encode("utf-8", "replace")))
     return text
@@ -212,7 +221,7 @@ def split_batch(messages: Iterable[Message], *, bytes_max: int = 4 << 20) -> Ite
     part_bytes = 0
     for message in messages:
         properties = encode_properties(message.all_properties())
-        size = BATCH_ITEM_BYTES + len(message.body) + len(properties) + _SPARE_PROPERTIES_BYTES
+        size = ITEM_BYTES_MIN + len(message.body) + len(properties) + _SPARE_PROPERTIES_BYTES
         if size > bytes_max:
             raise MessageTooLarge(f"message for topic {message.topic!r}", size=size, limit=bytes_max)
         if part and part_bytes + size > bytes_max:

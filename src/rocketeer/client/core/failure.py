@@ -11,6 +11,7 @@ from rocketeer.model import property_names as names
 REASON_CHARS_MAX: Final = 500
 TRACE_CHARS_MAX: Final = 1500
 FRAMES_MAX: Final = 12
+# Shortens what a person reads of a dead letter, by where a function's file lies; nothing is decided by it.
 _OURS: Final = str(Path(__file__).parents[2])
 
 
@@ -22,6 +23,7 @@ class Failure:
     """
 
     reason: str
+    """The error's class and text, in one line."""
     trace: str = ""
     """The user's own functions, outermost first: `bill (shop.py:12) > charge (bank.py:40)`."""
     client: str = ""
@@ -29,7 +31,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, client: str) -> "Failure":
-        """From what a listener raised."""
+        """The failure that an error of a listener makes."""
         reason = _one_line(f"{type(error).__qualname__}: {error}")
         cause = error.__cause__
         if cause is not None and f"{cause}" not in reason:
@@ -43,14 +45,14 @@ class Failure:
 
     @classmethod
     def found_in(cls, properties: Mapping[str, str]) -> "Failure | None":
-        """What a dead letter's properties say."""
+        """Read the failure from a dead letter's properties; None where there is none."""
         reason = properties.get(names.FAILURE_REASON)
         if reason is None:
             return None
         return cls(reason, properties.get(names.FAILURE_TRACE, ""), properties.get(names.FAILURE_CLIENT, ""))
 
     def properties(self) -> dict[str, str]:
-        """As a dead letter carries them."""
+        """The failure as properties of a dead letter."""
         said = {
             names.FAILURE_REASON: self.reason,
             names.FAILURE_TRACE: self.trace,

@@ -11,7 +11,7 @@ BULK_BATCHES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PullLimits:
     """How much one queue may hold. A topic's limits are shared evenly by its queues in this member's hands."""
 
     messages: int
@@ -19,7 +19,7 @@ class Limits:
     span: int | None
 
     @classmethod
-    def of(cls, config: ConsumerConfig, *, ordered: bool, queues_of_topic: int) -> "Limits":
+    def of(cls, config: ConsumerConfig, *, ordered: bool, queues_of_topic: int) -> "PullLimits":
         share = max(queues_of_topic, 1)
         messages, size = config.queue_messages_max, config.queue_bytes_max
         if config.topic_messages_max > 0:

@@ -18,9 +18,14 @@ log = logging.getLogger(__name__)
 
 
 class SendMode(StrEnum):
+    """How a send is made."""
+
     SYNC = "SYNC"
+    """The caller waits for the answer."""
     ASYNC = "ASYNC"
+    """The caller gets a future."""
     ONEWAY = "ONEWAY"
+    """There is no answer."""
 
 
 @dataclass(slots=True)
@@ -28,10 +33,14 @@ class SendContext:
     """One attempt to send: `outgoing.properties` may be added to before, `result` or `error` is set after it."""
 
     group: str
+    """The producer's group."""
     mode: SendMode
+    """How it is sent."""
     outgoing: Outgoing
     queue: MessageQueue
+    """The queue it goes to."""
     address: str
+    """Of the queue's broker."""
     result: SendResult | None = None
     error: Exception | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -48,10 +57,10 @@ class SendHook(Protocol):
         """After every attempt (oneway: when it has left); what it raises is logged."""
 
 
-Hook = TypeVar("Hook")
+AnyHook = TypeVar("AnyHook")
 
 
-def checked_hooks(hooks: Iterable[Hook], *methods: str) -> tuple[Hook, ...]:
+def checked_hooks(hooks: Iterable[AnyHook], *methods: str) -> tuple[AnyHook, ...]:
     """Raise ConfigError for what has not the methods of a hook."""
     for hook in (found := listed("hooks", hooks)):
         if isinstance(hook, type) or not all(callable(getattr(hook, each, None)) for each in methods):
@@ -64,13 +73,20 @@ class TransactionContext:
     """How a transaction ended, and whether because a broker asked; `state` is RocketMQ's name for it."""
 
     group: str
+    """The producer's group."""
     topic: str
+    """Of the message."""
     message_id: str
+    """The id its sender gave."""
     properties: Mapping[str, str]
+    """Of the half message."""
     address: str
+    """Of the broker that is told."""
     transaction_id: str | None
+    """The broker's id of it."""
     state: str
     from_check: bool
+    """Whether a broker asked; else the send says so."""
 
 
 @runtime_checkable
@@ -95,8 +111,11 @@ class ConsumeContext:
     """One call of a listener; `success`, `code` and `error` are set after it."""
 
     group: str
+    """The consumer's group."""
     queue: MessageQueue
+    """The queue they came from."""
     messages: Sequence[ReceivedMessage]
+    """What the listener is given."""
     success: bool = False
     code: ConsumeCode = ConsumeCode.FAILED
     error: BaseException | None = None

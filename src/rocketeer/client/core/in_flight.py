@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from rocketeer.client.core.config import ProducerConfig
-from rocketeer.client.core.in_flight_plain import InFlight, Seeker
+from rocketeer.client.core.in_flight_plain import InFlight, SlotWaiter
 from rocketeer.compiled import COMPILED
 
-__all__ = ["InFlight", "Seeker", "oneway_in_flight", "stalled_s"]
+__all__ = ["InFlight", "SlotWaiter", "oneway_in_flight", "stalled_s"]
 
 if COMPILED and not TYPE_CHECKING:
     from rocketeer.client.core._in_flight import InFlight

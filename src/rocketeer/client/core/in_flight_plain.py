@@ -4,20 +4,20 @@ from collections import deque
 from typing import Protocol
 
 
-class Seeker(Protocol):
+class SlotWaiter(Protocol):
     """Who waits for a place."""
 
     @property
     def size(self) -> int: ...
 
     def done(self) -> bool:
-        """Given up."""
+        """Whether it has given up waiting."""
 
     def enter(self) -> None:
-        """It has a place now."""
+        """Called when it has a place."""
 
     def set_exception(self, error: Exception, /) -> None:
-        """There will be none."""
+        """Called when it will get none."""
 
 
 class InFlight:
@@ -32,7 +32,7 @@ class InFlight:
         self._count = 0
         self._bytes = 0
         self._state = state
-        self.waiting: deque[Seeker] = deque()
+        self.waiting: deque[SlotWaiter] = deque()
         """First come, first in."""
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class InFlight:
         self._bytes += size
         return True
 
-    def seek(self, seeker: Seeker) -> bool:
+    def seek(self, seeker: SlotWaiter) -> bool:
         """Give it a place now, or have it wait for one."""
         if not self.waiting and self.try_enter(seeker.size):
             seeker.enter()

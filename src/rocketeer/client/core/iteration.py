@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 
@@ -17,7 +18,7 @@ class Delivery(NamedTuple):
 
     held: ProcessQueue
     message: ReceivedMessage
-    after: int
+    after: QueueOffset
 
 
 def hand_out(held: ProcessQueue, most: int) -> list[Delivery]:
@@ -34,7 +35,7 @@ class IterationBuffer:
     def __init__(self) -> None:
         self._deliveries: deque[Delivery] = deque()
         self._last: Delivery | None = None
-        self.done: dict[MessageQueue, int] = {}
+        self.done: dict[MessageQueue, QueueOffset] = {}
         """Offsets up to which messages were consumed."""
 
     def add(self, deliveries: Iterable[Delivery]) -> None:

@@ -49,6 +49,7 @@ class Pause:
     """Yielded by a middleware: wait so long, then go on with it."""
 
     seconds: float
+    """How long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Within:
     """Yielded by a middleware: go on inwards, and raise TimeoutError there when it takes longer."""
 
     seconds: float
+    """How long it may take."""
 
 
 Step: TypeAlias = Any
@@ -71,6 +73,7 @@ class Context:
     """One call of a listener, for middlewares, dependencies and listeners that ask for it."""
 
     group: str
+    """The consumer's group."""
     topic: str
     """As it was subscribed to."""
     listener: str
@@ -82,7 +85,7 @@ class Context:
 
     @property
     def message(self) -> ReceivedMessage:
-        """The first one."""
+        """The first of `messages`."""
         return self.messages[0]
 
     @property
@@ -96,14 +99,17 @@ class PublishContext:
     """One send: the messages may be replaced before it goes on."""
 
     group: str
+    """The producer's group."""
     mode: SendMode
+    """How they are sent."""
     messages: list[Message]
     """One, or a batch."""
     state: dict[str, Any] = field(default_factory=dict)
+    """For whatever middlewares tell each other."""
 
     @property
     def message(self) -> Message:
-        """The first one."""
+        """The first of `messages`."""
         return self.messages[0]
 
     def add_properties(self, properties: Mapping[str, str]) -> None:

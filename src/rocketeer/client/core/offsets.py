@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketeer.errors import BadBody, ConfigError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.offsets import decode_queue_offsets, encode_queue_offsets
 from rocketeer.whole_file import write_synced
@@ -22,31 +23,31 @@ class OffsetTable:
     """Offsets of the queues in hand, and which of them are not stored yet."""
 
     def __init__(self) -> None:
-        self._offsets: dict[MessageQueue, int] = {}
-        self._saved: dict[MessageQueue, int] = {}
+        self._offsets: dict[MessageQueue, QueueOffset] = {}
+        self._saved: dict[MessageQueue, QueueOffset] = {}
 
-    def get(self, queue: MessageQueue) -> int | None:
+    def get(self, queue: MessageQueue) -> QueueOffset | None:
         return self._offsets.get(queue)
 
-    def update(self, queue: MessageQueue, offset: int, *, only_forward: bool = True) -> None:
+    def update(self, queue: MessageQueue, offset: QueueOffset, *, only_forward: bool = True) -> None:
         """`only_forward=False` when somebody set the offset back on purpose."""
         if not only_forward or offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
-    def known(self, queue: MessageQueue, offset: int) -> None:
+    def known(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """The broker or the file said so: nothing to store."""
         self._offsets[queue] = self._saved[queue] = offset
 
-    def unsaved(self) -> dict[MessageQueue, int]:
+    def unsaved(self) -> dict[MessageQueue, QueueOffset]:
         saved = self._saved
         return {queue: offset for queue, offset in self._offsets.items() if saved.get(queue) != offset}
 
-    def unsaved_of(self, queue: MessageQueue) -> int | None:
+    def unsaved_of(self, queue: MessageQueue) -> QueueOffset | None:
         """The queue's offset; None when it is stored already, or there is none."""
         offset = self._offsets.get(queue)
         return None if offset == self._saved.get(queue) else offset
 
-    def saved(self, queue: MessageQueue, offset: int) -> None:
+    def saved(self, queue: MessageQueue, offset: QueueOffset) -> None:
         """This offset is stored; a newer one set meanwhile stays unsaved."""
         if queue in self._offsets:
             self._saved[queue] = offset
@@ -59,7 +60,7 @@ class OffsetTable:
         self._offsets.pop(queue, None)
         self._saved.pop(queue, None)
 
-    def of_topic(self, topic: str) -> dict[MessageQueue, int]:
+    def of_topic(self, topic: str) -> dict[MessageQueue, QueueOffset]:
         return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
 
 
@@ -74,14 +75,16 @@ class OffsetFile:
     def at(cls, client_id: str, group: str, folder: Path | None = None) -> "OffsetFile":
         return cls((folder or FOLDER).expanduser() / client_id / group / "offsets.json")
 
-    def load(self) -> dict[MessageQueue, int]:
+    def load(self) -> dict[MessageQueue, QueueOffset]:
         """What was stored last; the backup's when the file is broken, none when there is neither."""
         problem: Exception | None = None
         for path in (self.path, self._backup):
             try:
                 data = path.read_bytes()
                 if data.strip():
-                    return decode_queue_offsets(data)
+                    return {
+                        queue: QueueOffset(offset) for queue, offset in decode_queue_offsets(data).items()
+                    }
             except FileNotFoundError:
                 continue
             except (OSError, BadBody) as error:
@@ -92,7 +95,7 @@ class OffsetFile:
             )
         return {}
 
-    def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+    def save(self, offsets: Mapping[MessageQueue, QueueOffset]) -> None:
         """Old or new, never half of it: a crash may come at any time."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_name(self.path.name + ".tmp")
@@ -103,7 +106,7 @@ class OffsetFile:
 
 
 def merged(
-    stored: Mapping[MessageQueue, int], queues: Iterable[tuple[MessageQueue, int]]
-) -> dict[MessageQueue, int]:
+    stored: Mapping[MessageQueue, QueueOffset], queues: Iterable[tuple[MessageQueue, QueueOffset]]
+) -> dict[MessageQueue, QueueOffset]:
     """The file holds every queue ever consumed, not only those in hand now."""
     return {**stored, **dict(queues)}

@@ -46,13 +46,14 @@ class Ordered(Enum):
 
 
 RETRY: Final = Retry()
+"""Deliver again later: longer with every try."""
 COMMIT: Final = Ordered.COMMIT
 """Everything consumed of this queue so far is finished."""
 ROLLBACK: Final = Ordered.ROLLBACK
 """Everything consumed since the last COMMIT comes again."""
 
 Outcome: TypeAlias = Retry | Ordered | None
-"""None is success."""
+"""What a listener returns: nothing for success, a Retry, COMMIT or ROLLBACK."""
 
 
 def as_outcome(returned: object) -> Outcome:

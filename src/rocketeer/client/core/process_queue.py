@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 
 class ProcessQueue:
     """Made when a queue is assigned, dropped when it is taken away or its offset is set anew."""
 
-    def __init__(self, queue: MessageQueue, offset: int, *, lock_until_s: float = math.inf) -> None:
+    def __init__(self, queue: MessageQueue, offset: QueueOffset, *, lock_until_s: float = math.inf) -> None:
         self.queue = queue
         self.next_offset = offset
         """Where the next pull begins."""
@@ -31,16 +32,16 @@ class ProcessQueue:
         """How many messages the last pull left at the broker."""
         self.bulk: bool | None = None
         """Whether its broker gives more than RocketMQ's caps at a time; None: it was not asked yet."""
-        self.told_offset = offset
+        self.pull_committed_offset = offset
         """The newest one that a pull told the broker."""
-        self.told_s = 0.0
+        self.pull_committed_s = 0.0
         """When a pull told one (monotonic seconds)."""
         self.busy = False
         """Ordered consumption: a listener is at it, or it pauses before the next try."""
         self.pulled_ms = 0
         self.consumed_ms = 0
         self._order: deque[ReceivedMessage] = deque()
-        self._finished: set[int] = set()
+        self._finished: set[QueueOffset] = set()
         self._bytes = 0
         self._taken = 0
 
@@ -60,21 +61,21 @@ class ProcessQueue:
         return self._order[-1].queue_offset - self._order[0].queue_offset if self._order else 0
 
     @property
-    def min_offset(self) -> int:
-        return self._order[0].queue_offset if self._order else 0
+    def min_offset(self) -> QueueOffset:
+        return self._order[0].queue_offset if self._order else QueueOffset(0)
 
     @property
-    def max_offset(self) -> int:
-        return self._order[-1].queue_offset if self._order else 0
+    def max_offset(self) -> QueueOffset:
+        return self._order[-1].queue_offset if self._order else QueueOffset(0)
 
     @property
-    def commit_offset(self) -> int:
+    def commit_offset(self) -> QueueOffset:
         """Everything before it is finished."""
         return self._order[0].queue_offset if self._order else self.next_offset
 
     # --- coming in and going out -------------------------------------------------------------
 
-    def put(self, messages: Sequence[ReceivedMessage], next_offset: int) -> None:
+    def put(self, messages: Sequence[ReceivedMessage], next_offset: QueueOffset) -> None:
         """What a pull brought; the next one begins at `next_offset`."""
         order = self._order
         last = order[-1].queue_offset if order else -1
@@ -86,9 +87,9 @@ class ProcessQueue:
             held += message.size
         self._bytes += held
         order.extend(messages)
-        self.next_offset = max(next_offset, last + 1)
+        self.next_offset = QueueOffset(max(next_offset, last + 1))
 
-    def finish(self, messages: Iterable[ReceivedMessage]) -> int:
+    def finish(self, messages: Iterable[ReceivedMessage]) -> QueueOffset:
         """Consumed, or sent back; what may be committed now. Finishing a message twice changes nothing."""
         order, finished = self._order, self._finished
         for message in messages:
@@ -141,7 +142,7 @@ class ProcessQueue:
         assert 0 <= count <= self._taken, f"{count} of {self._taken} taken messages given back"
         self._taken -= count
 
-    def commit(self) -> int:
+    def commit(self) -> QueueOffset:
         """All taken messages are finished; what may be committed now."""
         for _ in range(self._taken):
             self._bytes -= self._order.popleft().size

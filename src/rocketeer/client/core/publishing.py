@@ -14,27 +14,27 @@ R = TypeVar("R")
 Sent: TypeAlias = Message | Sequence[Message]
 
 
-def published(
+def send_with_middlewares(
     around: Sequence[Around],
     group: str,
     message: Sent,
     send: Callable[[Sent], R],
     mode: SendMode = SendMode.SYNC,
 ) -> R:
-    """What `send` brings; it is given the messages as the middlewares leave them."""
+    """Run `send` inside the publish middlewares and return its result; they may replace the messages."""
     context = _context(group, message, mode)
     result = run_through(around, context, lambda: send(_ready(context, message)))
     return _checked(result, mode)
 
 
-async def published_async(
+async def send_with_middlewares_async(
     around: Sequence[Around],
     group: str,
     message: Sent,
     send: Callable[[Sent], Awaitable[R]],
     mode: SendMode = SendMode.ASYNC,
 ) -> R:
-    """The same, awaited."""
+    """Like `send_with_middlewares`, with an awaited `send`."""
     context = _context(group, message, mode)
     result = await run_through_async(around, context, lambda: send(_ready(context, message)))
     return _checked(result, mode)

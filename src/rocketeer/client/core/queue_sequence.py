@@ -55,7 +55,7 @@ class QueueSequence(msgspec.Struct, eq=False):
 
     def take(self, plain: Outgoing) -> PendingSend:
         assert self.next is not None
-        pending = PendingSend(plain, self.next, numbered(plain, self.producer_id, self.next))
+        pending = PendingSend(plain, self.next, with_sequence_number(plain, self.producer_id, self.next))
         self.next += count_of(plain)
         self.pending.append(pending)
         return pending
@@ -84,7 +84,7 @@ class QueueSequence(msgspec.Struct, eq=False):
         self.next = 0
         for pending in self.pending:
             pending.number = self.next
-            pending.outgoing = numbered(pending.plain, self.producer_id, self.next)
+            pending.outgoing = with_sequence_number(pending.plain, self.producer_id, self.next)
             pending.in_doubt = False
             self.next += count_of(pending.plain)
 
@@ -108,12 +108,12 @@ def dedup_id(outgoing: Outgoing) -> str | None:
     return None if ids[0] is None else ids[0].decode("utf-8", "replace")
 
 
-def identified(outgoing: Outgoing, producer_id: str) -> Outgoing:
+def with_producer_id(outgoing: Outgoing, producer_id: str) -> Outgoing:
     """The request with the producer's id, for messages that have an id of their own."""
     return _marked(outgoing, lambda place: {PRODUCER_ID: producer_id})
 
 
-def numbered(outgoing: Outgoing, producer_id: str, first: int) -> Outgoing:
+def with_sequence_number(outgoing: Outgoing, producer_id: str, first: int) -> Outgoing:
     """The request with the producer's id and the messages' numbers, from `first` on."""
     return _marked(outgoing, lambda place: {PRODUCER_ID: producer_id, PRODUCER_SEQ: str(first + place)})
 

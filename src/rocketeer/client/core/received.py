@@ -4,28 +4,37 @@ A pull brings up to 32 records one behind the other; splitting them reads two nu
 only looks at the body never pays for properties, ids or hosts.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from rocketeer.client.core.failure import Failure
-from rocketeer.compiled import COMPILED
+from rocketeer.client.core.received_split import HEAD_START, split
 from rocketeer.errors import BadRecord
 from rocketeer.model import property_names as names
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX, without_namespace
 from rocketeer.record.compression import decompress
 from rocketeer.record.flags import COMPRESSED, HOSTS_V6
-from rocketeer.record.hosts import V4_BYTES, host_text
+from rocketeer.record.hosts import host_text
 from rocketeer.record.ids import offset_msg_id
-from rocketeer.record.layout import HEADS, MAGIC, SYS_FLAG_AT, TAIL_BYTES, head_struct, split_tail
+from rocketeer.record.layout import FIELD_NAMES, HEADS, SYS_FLAG_AT, split_tail
 from rocketeer.record.properties import decode_properties, find_property
 
-_SPLIT: Final = head_struct(
-    V4_BYTES, V4_BYTES, ("size", "magic", "queue_offset")
-)  # whatever the record's hosts
-_SIZE_MIN: Final = HEADS[0].size + TAIL_BYTES
+_NOWHERE: Final = QueueOffset(-1)
+_BODY_CRC: Final = FIELD_NAMES.index("body_crc")
+_QUEUE_ID: Final = FIELD_NAMES.index("queue_id")
+_FLAG: Final = FIELD_NAMES.index("flag")
+_LOG_OFFSET: Final = FIELD_NAMES.index("log_offset")
+_SYS_FLAG: Final = FIELD_NAMES.index("sys_flag")
+_BORN_MS: Final = FIELD_NAMES.index("born_ms")
+_BORN_HOST: Final = FIELD_NAMES.index("born_host")
+_STORE_MS: Final = FIELD_NAMES.index("store_ms")
+_STORE_HOST: Final = FIELD_NAMES.index("store_host")
+_RECONSUME_TIMES: Final = FIELD_NAMES.index("reconsume_times")
+_PREPARED_OFFSET: Final = FIELD_NAMES.index("prepared_offset")
+_BODY_BYTES: Final = FIELD_NAMES.index("body_bytes")
 
 
 class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
@@ -38,13 +47,13 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     _raw: bytes
     queue: MessageQueue
     """The queue it was read from; its topic may be the retry topic."""
-    queue_offset: int
+    queue_offset: QueueOffset
     size: int
     """Bytes of the record: what flow control counts."""
     _namespace: str | None = None
-    min_offset: int = -1
+    min_offset: QueueOffset = _NOWHERE
     """Where its queue began when it was pulled; -1: it did not come out of a pull."""
-    max_offset: int = -1
+    max_offset: QueueOffset = _NOWHERE
     """Where the next message of its queue would have been then."""
     retried: int = 0
     """Tries in this process: an ordered queue gives it again, or sending it back failed."""
@@ -67,11 +76,11 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         """As the sender had it: decompressed when need be."""
         if self._body is None:
             head = self._fields()
-            at = HEADS[(head[7] & HOSTS_V6) >> 4].size
-            body = self._raw[at : at + head[14]]
-            if not head[7] & COMPRESSED:
+            at = HEADS[(head[_SYS_FLAG] & HOSTS_V6) >> 4].size
+            body = self._raw[at : at + head[_BODY_BYTES]]
+            if not head[_SYS_FLAG] & COMPRESSED:
                 return body  # not kept: the record is, and cutting it out again is cheap
-            self._body = decompress(body, head[7])
+            self._body = decompress(body, head[_SYS_FLAG])
         return self._body
 
     @property
@@ -81,10 +90,12 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def tags(self) -> str | None:
+        """As the sender gave them."""
         return self._property(b"TAGS")
 
     @property
     def keys(self) -> list[str]:
+        """One by one."""
         keys = self._property(b"KEYS")
         return keys.split(names.KEY_SEPARATOR) if keys else []
 
@@ -110,7 +121,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def reconsume_times(self) -> int:
-        before: int = self._fields()[12]
+        before: int = self._fields()[_RECONSUME_TIMES]
         return before + self.retried
 
     @property
@@ -127,7 +138,8 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def stored_queue_id(self) -> int:
-        value: int = self._fields()[3]
+        """The queue id in the record."""
+        value: int = self._fields()[_QUEUE_ID]
         return value
 
     @property
@@ -138,61 +150,71 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def broker_name(self) -> str:
+        """The broker of `queue`."""
         return self.queue.broker_name
 
     @property
     def queue_id(self) -> int:
+        """The id of `queue` within its broker."""
         return self.queue.queue_id
 
     @property
     def offset_message_id(self) -> str:
         """The id by which the broker finds the record."""
         head = self._fields()
-        return offset_msg_id(head[11], head[6])
+        return offset_msg_id(head[_STORE_HOST], head[_LOG_OFFSET])
 
     @property
-    def log_offset(self) -> int:
-        value: int = self._fields()[6]
+    def log_offset(self) -> LogOffset:
+        """Where its record is in the broker's log."""
+        value: LogOffset = self._fields()[_LOG_OFFSET]
         return value
 
     @property
     def flag(self) -> int:
-        value: int = self._fields()[4]
+        """The sender's number."""
+        value: int = self._fields()[_FLAG]
         return value
 
     @property
     def sys_flag(self) -> int:
-        value: int = self._fields()[7]
+        """RocketMQ's own bits: compressed, part of a transaction, IPv6 ..."""
+        value: int = self._fields()[_SYS_FLAG]
         return value
 
     @property
     def body_crc(self) -> int:
-        value: int = self._fields()[2]
+        """The checksum of the body as it was stored."""
+        value: int = self._fields()[_BODY_CRC]
         return value
 
     @property
-    def prepared_offset(self) -> int:
+    def prepared_offset(self) -> LogOffset:
         """Of a committed transaction: where its half message is in the log; else 0."""
-        value: int = self._fields()[13]
+        value: LogOffset = self._fields()[_PREPARED_OFFSET]
         return value
 
     @property
     def born_ms(self) -> int:
-        value: int = self._fields()[8]
+        """When the sender made it, in milliseconds since 1970."""
+        value: int = self._fields()[_BORN_MS]
         return value
 
     @property
     def born_host(self) -> str:
-        return host_text(self._fields()[9])
+        """The sender's `host:port`."""
+        return host_text(self._fields()[_BORN_HOST])
 
     @property
     def store_ms(self) -> int:
-        value: int = self._fields()[10]
+        """When the broker stored it, in milliseconds since 1970."""
+        value: int = self._fields()[_STORE_MS]
         return value
 
     @property
     def store_host(self) -> str:
-        return host_text(self._fields()[11])
+        """The broker's `host:port`."""
+        return host_text(self._fields()[_STORE_HOST])
 
     def __repr__(self) -> str:
         return (
@@ -203,7 +225,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     # --- decoding, once and only if asked for ------------------------------------------------
 
     def _fields(self) -> tuple[Any, ...]:
-        """The head's fields in record.layout's order: sizes 0, magic 1 ... body length 14."""
+        """The head's fields, in the order of `FIELD_NAMES`."""
         if self._head is None:
             flag = int.from_bytes(self._raw[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
             self._head = HEADS[(flag & HOSTS_V6) >> 4].unpack_from(self._raw)
@@ -213,7 +235,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
     def _tail_parts(self) -> tuple[str, bytes]:
         if self._tail is None:
             head = self._fields()
-            at = HEADS[(head[7] & HOSTS_V6) >> 4].size + head[14]
+            at = HEADS[(head[_SYS_FLAG] & HOSTS_V6) >> 4].size + head[_BODY_BYTES]
             self._tail = split_tail(self._raw[at:], 0)
         return self._tail
 
@@ -224,50 +246,20 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
         return None if value is None else value.decode("utf-8", "replace")
 
 
-Make = Callable[[bytes, MessageQueue, int, int, str | None, int, int], ReceivedMessage]
-
-
-def split_plain(
-    body: bytes,
-    make: Make,
-    queue: MessageQueue,
-    namespace: str | None,
-    min_offset: int,
-    max_offset: int,
-) -> tuple[list[ReceivedMessage], int]:
-    """The messages at the front of `body`, made by `make`, and where they end: behind it is no record."""
-    found: list[ReceivedMessage] = []
-    unpack = _SPLIT.unpack_from
-    end = len(body)
-    at = 0
-    while end - at >= _SPLIT.size:
-        size, magic, offset = unpack(body, at)
-        if magic != MAGIC or size < _SIZE_MIN or size > end - at:
-            break
-        found.append(make(body[at : at + size], queue, offset, size, namespace, min_offset, max_offset))
-        at += size
-    return found, at
-
-
-_split = split_plain
-if COMPILED and not TYPE_CHECKING:
-    from rocketeer.client.core._received_split import split as _split
-
-
 def split_messages(
     body: bytes,
     queue: MessageQueue,
     *,
     tags: frozenset[str] = frozenset(),
     namespace: str | None = None,
-    min_offset: int = -1,
-    max_offset: int = -1,
+    min_offset: QueueOffset = _NOWHERE,
+    max_offset: QueueOffset = _NOWHERE,
 ) -> list[ReceivedMessage]:
     """The messages of a pull reply; of those with other tags than `tags`, none (brokers compare hashes only)."""
-    found, at = _split(body, ReceivedMessage, queue, namespace, min_offset, max_offset)
+    found, at = split(body, ReceivedMessage, queue, namespace, min_offset, max_offset)
     left = len(body) - at
-    if left >= _SPLIT.size:
-        size, magic, _ = _SPLIT.unpack_from(body, at)
+    if left >= HEAD_START.size:
+        size, magic, _ = HEAD_START.unpack_from(body, at)
         raise BadRecord(at=at, reason=f"magic {magic & 0xFFFFFFFF:#x}, size {size}, {left} bytes left")
     if left:
         raise BadRecord(at=at, reason=f"{left} bytes are left for a record")

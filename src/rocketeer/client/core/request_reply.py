@@ -98,7 +98,7 @@ def received_reply(header: ReplyMessageHeader, body: bytes, broker_name: str, no
         )
     )
     queue = MessageQueue(header.topic, broker_name, header.queue_id)
-    return ReceivedMessage(record, queue, 0, len(record))
+    return ReceivedMessage(record, queue, QueueOffset(0), len(record))
 
 
 def _host(text: str) -> bytes:

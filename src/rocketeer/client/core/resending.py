@@ -12,12 +12,12 @@ INNER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 FIRST_LEVEL: Final = 3
 _ITS_OWN: Final = (
     # Those of the first sending: they would make the new message a half message, a timer or a repetition.
-    names.TRAN_MSG, names.PRODUCER_ID, names.PRODUCER_SEQ, names.DEDUP_ID, names.TIMER_DELIVER_MS,
+    names.TRAN_MSG, *names.FIRST_SENDING, names.TIMER_DELIVER_MS,
     names.TIMER_DELAY_MS, names.TIMER_DELAY_SEC, names.START_DELIVER_TIME, names.MIN_OFFSET, names.MAX_OFFSET,
 )  # fmt: skip
 
 
-def resent(
+def retry_copy(
     encoder: Encoder,
     message: ReceivedMessage,
     full_group: str,

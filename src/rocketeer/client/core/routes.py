@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from rocketeer.errors import NoBroker
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID, Route
 from rocketeer.model.topic import Perm
@@ -92,6 +93,13 @@ class RouteCache:
         """The address that takes writes."""
         addresses = self._brokers.get(broker_name)
         return addresses.get(MASTER_ID) if addresses else None
+
+    def master_for(self, topic: str, broker_name: str) -> str:
+        """The address that takes the topic's writes; raises NoBroker."""
+        address = self.master(broker_name)
+        if address is None:
+            raise NoBroker(topic, broker_name, "is not known, or has no master that is up")
+        return address
 
     def has_seen(self, broker_name: str) -> bool:
         """Whether a route ever named it: without a master now, it restarts, or its group elects a leader."""

@@ -21,7 +21,9 @@ class RpcContext:
     address: str
     """Of the broker or name server that is asked."""
     command: Command
+    """The request: its code, header fields and body."""
     oneway: bool = False
+    """Whether no reply is expected."""
     reply: Command | None = None
     error: Exception | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -29,7 +31,7 @@ class RpcContext:
 
     @property
     def code(self) -> RequestCode | int:
-        """What is asked for."""
+        """The request code."""
         try:
             return RequestCode(self.command.code)
         except ValueError:
@@ -47,7 +49,7 @@ class RpcContext:
 
     @property
     def reply_header(self) -> Header | None:
-        """The same of the reply; None before it, too."""
+        """The reply's header as typed values; None before the reply, when its code has none, or they do not fit."""
         return _typed(REPLY_HEADERS.get(self.command.code), self.reply)
 
 

@@ -18,6 +18,7 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.record.java_hash import java_hash
 
 Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
+"""A callable of (queues, message, arg) that returns one of the queues; given to `send` as `selector=`."""
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, arg: Any = None) -> MessageQueue:

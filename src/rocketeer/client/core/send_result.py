@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 
@@ -11,29 +12,40 @@ class SendStatus(StrEnum):
     """All four mean that the broker has the message; all but SEND_OK, that it may lose it in an accident."""
 
     SEND_OK = "SEND_OK"
+    """Stored, and as safe as the broker is configured to make it."""
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    """Stored in memory; the disk took too long."""
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    """Stored by the master; its slave took too long."""
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    """Stored by the master; it has no slave that keeps up."""
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
     """The broker's answer. Of a batch, the ids are joined with commas and the offset is the first one's."""
 
     status: SendStatus
+    """How safe the message is."""
     message_id: str
     """Made here, travels with the message (UNIQ_KEY); consumers see the same."""
     offset_message_id: str
     """Made by the broker: the place in its log, the quickest way to find the message."""
     queue: MessageQueue
-    queue_offset: int
+    """The queue it went to."""
+    queue_offset: QueueOffset
+    """Its place in the queue."""
     transaction_id: str | None = None
+    """Of a half message: the id that a check will have."""
     region: str = "DefaultRegion"
+    """The broker's region."""
     trace_on: bool = True
+    """Whether the broker wants it traced."""
     recall_handle: str | None = None
     """Of a timed message: `producer.recall` takes it back with this."""
 
     @property
     def ok(self) -> bool:
+        """Whether `status` is SEND_OK."""
         return self.status is SendStatus.SEND_OK
 
 
@@ -43,6 +55,8 @@ def split_result(result: SendResult, count: int) -> list[SendResult]:
         return [result]
     ids = result.message_id.split(",")
     places = result.offset_message_id.split(",")
+    if len(ids) != count:
+        raise ValueError(f"{len(ids)} ids for {count} messages")
     if len(places) != count:
         places = [result.offset_message_id] * count
     return [
@@ -51,7 +65,7 @@ def split_result(result: SendResult, count: int) -> list[SendResult]:
             ids[at],
             places[at],
             result.queue,
-            result.queue_offset + at,
+            QueueOffset(result.queue_offset + at),
             result.transaction_id,
             result.region,
             result.trace_on,

@@ -33,8 +33,11 @@ class TransactionState(IntEnum):
     """How a local transaction ended; the numbers are the ones brokers are told."""
 
     COMMIT = TX_COMMIT
+    """The message is delivered."""
     ROLLBACK = TX_ROLLBACK
+    """It never is."""
     UNKNOWN = 0
+    """The broker will ask again."""
 
 
 UNKNOWN: Final = TransactionState.UNKNOWN
@@ -51,12 +54,14 @@ class Transaction:
     id: str
     message: Message
     arg: Any = None
+    """What was given to `send_in_transaction` as `arg`."""
 
 
 class TransactionResult(SendResult, frozen=True):
     """Where the message is, and how the local transaction ended; `queue_offset` counts half messages."""
 
     state: TransactionState = TransactionState.UNKNOWN
+    """What the broker was told."""
 
 
 Local: TypeAlias = Callable[[Transaction], Verdict] | Callable[[Transaction], Awaitable[Verdict]]

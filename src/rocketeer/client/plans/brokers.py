@@ -12,7 +12,7 @@ from rocketeer.model.route import MASTER_ID, BrokerData, Route
 from rocketeer.protocol.headers.base import Header, encode_header
 
 
-class Cluster(NamedTuple):
+class ClusterRoutes(NamedTuple):
     """What a plan needs to find brokers."""
 
     routes: RouteCache
@@ -20,14 +20,14 @@ class Cluster(NamedTuple):
     timeout_s: float
 
 
-def cluster_of(address: str, timeout_s: float) -> Cluster:
+def cluster_of(address: str, timeout_s: float) -> ClusterRoutes:
     """A cluster of which one broker's address is all that is known; the address is its name, too."""
     routes = RouteCache()
     routes.put("", Route(brokers=(BrokerData("", address, {MASTER_ID: address}),)))
-    return Cluster(routes, NameServers(()), timeout_s)
+    return ClusterRoutes(routes, NameServers(()), timeout_s)
 
 
-def broker_of(queue: MessageQueue, cluster: Cluster, broker_id: int = MASTER_ID) -> Plan[BrokerAddress]:
+def broker_of(queue: MessageQueue, cluster: ClusterRoutes, broker_id: int = MASTER_ID) -> Plan[BrokerAddress]:
     """Where to ask about the queue: the master, or the suggested slave, or whoever of that name is there."""
     found = cluster.routes.address(queue.broker_name, broker_id)
     if found is None:

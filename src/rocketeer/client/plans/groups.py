@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rocketeer.client.core.failure import Failure
 from rocketeer.client.core.received import ReceivedMessage
-from rocketeer.client.plans.brokers import Cluster, broker_of, with_broker
+from rocketeer.client.plans.brokers import ClusterRoutes, broker_of, with_broker
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.replies import ask
 from rocketeer.model.property_names import ORIGIN_MESSAGE_ID
@@ -45,7 +45,7 @@ def unlock_queues(
 
 
 def send_back(
-    cluster: Cluster,
+    cluster: ClusterRoutes,
     group: str,
     message: ReceivedMessage,
     *,

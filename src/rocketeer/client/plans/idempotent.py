@@ -6,12 +6,12 @@ not left (no connection came about) or was refused may go to another queue.
 
 from typing import Final
 
-from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, is_led_elsewhere
+from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.queue_sequence import PendingSend, QueueSequence
 from rocketeer.client.core.send_result import SendResult
-from rocketeer.client.core.transient import TRANSIENT_CODES, backoffs
+from rocketeer.client.core.transient import STORED_NOTHING, TRANSIENT_CODES, backoffs, is_led_elsewhere
 from rocketeer.client.plans.effects import Plan, Sleep
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.send import Sender
@@ -61,12 +61,12 @@ class IdempotentSends:
             sequence.stored(pending, result)
 
     def settle_up_to(self, sequence: QueueSequence, pending: PendingSend) -> Plan[None]:
-        """Nobody else is under way: settle what is open, in order, up to this one."""
+        """Settle open sends in order up to this one; no other may be in flight."""
         while not pending.settled:
             yield from self._settle(sequence, sequence.pending[0])
 
     def settle_all(self, sequence: QueueSequence) -> Plan[None]:
-        """Nobody else is under way: settle what is open."""
+        """Settle all open sends; no other may be in flight."""
         while sequence.pending:
             yield from self._settle(sequence, sequence.pending[0])
 
@@ -82,7 +82,7 @@ class IdempotentSends:
         while True:
             try:
                 return (yield from self._attempt(outgoing))
-            except (ConnectFailed, NoBroker) as error:
+            except STORED_NOTHING as error:
                 self._failed(error)
                 if not in_doubt:
                     raise NotSent(error) from error
@@ -108,7 +108,7 @@ class IdempotentSends:
             pending.failed = pending.in_doubt = True  # written down first: this may be cancelled
             try:
                 result = yield from self._attempt(pending.outgoing)
-            except (ConnectFailed, NoBroker) as error:
+            except STORED_NOTHING as error:
                 self._failed(error)
                 pending.in_doubt = was_in_doubt
                 if not was_in_doubt:
@@ -170,7 +170,7 @@ class IdempotentSends:
                 command = request(RequestCode.GET_PRODUCER_SEQUENCE, header)
                 left_s = min(self._left_s(queue.topic), ATTEMPT_S)
                 reply = yield from ask(address, command, left_s, broker=queue.broker_name)
-            except (ConnectFailed, NoBroker) as error:
+            except STORED_NOTHING as error:
                 self._failed(error)
                 raise NotSent(error) from error
             except RemotingError as error:

@@ -7,10 +7,11 @@ from typing import Final
 
 from rocketeer.client.core.config import ClientConfig
 from rocketeer.client.core.received import ReceivedMessage, split_messages
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.pull import PullSettings, pull
 from rocketeer.client.plans.queries import FOREVER_MS, query_records
+from rocketeer.client.plans.reading import checked_place
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.routes import ask_nameservers, find_route
 from rocketeer.clock import Clock
@@ -34,7 +35,7 @@ EARLIER_MS: Final = 1000
 class Lookups:
     """One client's view of what is stored; keeps no state, so threads may share it."""
 
-    def __init__(self, config: ClientConfig, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, config: ClientConfig, cluster: ClusterRoutes, clock: Clock) -> None:
         self._config = config
         self._cluster = cluster
         self._clock = clock
@@ -71,7 +72,7 @@ class Lookups:
         return messages[0]
 
     def _elsewhere(self, message_id: str, log_offset: LogOffset, gone: str) -> Plan[ReceivedMessage | None]:
-        """The same message from another member of its group: all of them have it at the same place of the log."""
+        """Ask another member of the broker's group for the message: all members have it at the same log offset."""
         command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
         answer = yield from ask_nameservers(self._cluster.nameservers, command, self._cluster.timeout_s)
         for name, broker in decode_cluster_info(answer.body).brokers.items():
@@ -114,12 +115,13 @@ class Lookups:
 
     def message_at(self, queue: MessageQueue, offset: int) -> Plan[ReceivedMessage]:
         """The message at a place in a queue; raises MessageNotFound when it holds none (any more, or yet)."""
+        place = checked_place(queue, offset)
         full = self._config.full_topic(queue.topic)
         inner = MessageQueue(full, queue.broker_name, queue.queue_id)
         settings = PullSettings(
             self._config.full_group, max_count=1, hold_s=0.0, namespace=self._config.namespace
         )
-        result = yield from pull(settings, self._cluster, inner, offset, Subscription(full))
+        result = yield from pull(settings, self._cluster, inner, place, Subscription(full))
         for message in result.messages:
             if message.queue_offset == offset:
                 return message

@@ -9,10 +9,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from rocketeer.client.core.received import ReceivedMessage, split_messages
-from rocketeer.client.plans.brokers import Cluster, broker_of
+from rocketeer.client.plans.brokers import ClusterRoutes, broker_of
 from rocketeer.client.plans.effects import Call, Plan
 from rocketeer.client.plans.replies import refused
 from rocketeer.errors import BadHeader
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL, TAG, Subscription
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -32,6 +33,7 @@ class PullStatus(Enum):
     """What a pull came back with."""
 
     FOUND = "FOUND"
+    """There are messages."""
     NO_NEW = "NO_NEW"
     """The queue has no message at that offset yet."""
     NO_MATCH = "NO_MATCH"
@@ -52,10 +54,14 @@ class PullResult(NamedTuple):
     """The answer to one pull; the next one begins at `next_offset`."""
 
     status: PullStatus
+    """Whether there are messages, or why not."""
     messages: Sequence[ReceivedMessage]
-    next_offset: int
-    min_offset: int
-    max_offset: int
+    """Those that the subscription asks for, in their order."""
+    next_offset: QueueOffset
+    min_offset: QueueOffset
+    """Where the queue begins."""
+    max_offset: QueueOffset
+    """Where the next message of the queue will be."""
     broker_id: int
     """The broker to read from next: 0 the master, else a slave."""
     bulk: bool = False
@@ -80,10 +86,10 @@ class PullSettings:
 def pull_request(
     settings: PullSettings,
     queue: MessageQueue,
-    offset: int,
+    offset: QueueOffset,
     subscription: Subscription,
     *,
-    commit_offset: int | None = None,
+    commit_offset: QueueOffset | None = None,
     hold: bool = True,
     max_count: int | None = None,
     bulk_bytes: int | None = None,
@@ -122,13 +128,19 @@ def pull_request(
     return request(RequestCode.PULL_MESSAGE, ext)
 
 
-def reply_offsets(reply: Command, queue: MessageQueue, address: str) -> tuple[int, int, int]:
+def reply_offsets(
+    reply: Command, queue: MessageQueue, address: str
+) -> tuple[QueueOffset, QueueOffset, QueueOffset]:
     """Where to pull next, and the oldest and next offset of the queue; raises BadHeader, and BrokerRefused."""
     if reply.code not in PULL_STATUS:
         raise refused(reply, f"{queue.broker_name} ({address})", queue)
     ext = reply.ext
     try:
-        return int(ext["nextBeginOffset"]), int(ext["minOffset"]), int(ext["maxOffset"])
+        return (
+            QueueOffset(int(ext["nextBeginOffset"])),
+            QueueOffset(int(ext["minOffset"])),
+            QueueOffset(int(ext["maxOffset"])),
+        )
     except (KeyError, ValueError) as error:
         raise BadHeader(f"the answer of {address} to a pull of {queue} lacks an offset: {error!r}") from None
 
@@ -168,13 +180,13 @@ def read_reply(
 
 def pull(
     settings: PullSettings,
-    cluster: Cluster,
+    cluster: ClusterRoutes,
     queue: MessageQueue,
-    offset: int,
+    offset: QueueOffset,
     subscription: Subscription,
     *,
     broker_id: int = 0,
-    commit_offset: int | None = None,
+    commit_offset: QueueOffset | None = None,
     max_count: int | None = None,
     bulk_bytes: int | None = None,
     timeout_s: float | None = None,

@@ -6,12 +6,13 @@ from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.consumer_ports import filtered
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans import groups, offsets
-from rocketeer.client.plans.brokers import Cluster
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.pull import ANSWER_S, PullResult, PullSettings, pull
 from rocketeer.client.plans.routes import find_route
 from rocketeer.errors import ClientError, ConfigError
 from rocketeer.filter.subscribing import subscription_of
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL
 from rocketeer.model.topic import without_namespace
@@ -19,24 +20,31 @@ from rocketeer.model.topic import without_namespace
 RETRIES_MAX = 16
 
 
-def check_place(queue: MessageQueue, offset: int) -> None:
-    """Raise ConfigError for what is no queue, or no offset in one."""
+def check_queue(queue: MessageQueue) -> None:
+    """Raise ConfigError for what a user gave that is no queue."""
     if not isinstance(queue, MessageQueue):
         raise ConfigError(f"queue is {queue!r:.80}: it must be a MessageQueue, as queues(topic) has them")
+
+
+def checked_place(queue: MessageQueue, offset: int) -> QueueOffset:
+    """The offset a user gave; raises ConfigError for what is no queue, or no offset in one."""
+    check_queue(queue)
     if type(offset) is not int or offset < 0:
         raise ConfigError(f"offset {offset!r:.80} is not a place in a queue: 0 is the first")
+    return QueueOffset(offset)
 
 
-class Reading:
+class QueueQueries:
     """One group's view of the cluster; keeps no state, so threads may share it."""
 
-    def __init__(self, config: ConsumerConfig, cluster: Cluster) -> None:
+    def __init__(self, config: ConsumerConfig, cluster: ClusterRoutes) -> None:
         self._config = config
         self._cluster = cluster
         self._group = config.full_group
 
     def inner(self, queue: MessageQueue) -> MessageQueue:
-        """The queue as brokers know it."""
+        """The queue as brokers know it; raises ConfigError for what is none."""
+        check_queue(queue)
         if not self._config.namespace:
             return queue
         return MessageQueue(self._config.full_topic(queue.topic), queue.broker_name, queue.queue_id)
@@ -68,7 +76,7 @@ class Reading:
         hold_s: float = 0.0,
         broker_id: int = 0,
     ) -> Plan[PullResult]:
-        check_place(queue, offset)
+        begin = checked_place(queue, offset)
         if max_count is not None and max_count < 1:
             raise ConfigError(f"max_count is {max_count}: it must be 1 or more")
         inside = self.inner(queue)
@@ -79,7 +87,7 @@ class Reading:
             settings,
             self._cluster,
             inside,
-            offset,
+            begin,
             subscription_of(inside.topic, tags, sql),
             broker_id=broker_id,
             timeout_s=hold_s + ANSWER_S,
@@ -89,20 +97,21 @@ class Reading:
             return result
         return result._replace(messages=filtered(hooks, self._group, queue, result.messages))
 
-    def committed(self, queue: MessageQueue) -> Plan[int | None]:
+    def committed(self, queue: MessageQueue) -> Plan[QueueOffset | None]:
         return offsets.committed_offset(self._cluster, self._group, self.inner(queue))
 
     def commit(self, queue: MessageQueue, offset: int) -> Plan[None]:
-        check_place(queue, offset)
-        return offsets.commit_offset(self._cluster, self._group, self.inner(queue), offset)
+        return offsets.commit_offset(
+            self._cluster, self._group, self.inner(queue), checked_place(queue, offset)
+        )
 
-    def min_offset(self, queue: MessageQueue) -> Plan[int]:
+    def min_offset(self, queue: MessageQueue) -> Plan[QueueOffset]:
         return offsets.min_offset(self._cluster, self.inner(queue))
 
-    def max_offset(self, queue: MessageQueue) -> Plan[int]:
+    def max_offset(self, queue: MessageQueue) -> Plan[QueueOffset]:
         return offsets.max_offset(self._cluster, self.inner(queue))
 
-    def offset_at(self, queue: MessageQueue, time_ms: int) -> Plan[int]:
+    def offset_at(self, queue: MessageQueue, time_ms: int) -> Plan[QueueOffset]:
         return offsets.offset_at(self._cluster, self.inner(queue), time_ms)
 
     def earliest_ms(self, queue: MessageQueue) -> Plan[int]:

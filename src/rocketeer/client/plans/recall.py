@@ -1,6 +1,6 @@
 """Taking a timed message back: find the broker where it waits, and ask it."""
 
-from rocketeer.client.core.attempts import is_led_elsewhere
+from rocketeer.client.core.transient import is_led_elsewhere
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.replies import ask
 from rocketeer.client.plans.send import Sender

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 import msgspec
 
-from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, Attempts, check_timeout, is_led_elsewhere
+from rocketeer.client.core.attempts import PAUSE_S, PAUSE_S_MAX, Attempts, check_timeout
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing, joined_body, properties_text
 from rocketeer.client.core.fault import FaultTable
@@ -23,7 +23,7 @@ from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes, awaits_master, vip_address
 from rocketeer.client.core.selectors import Selector, hash_index, next_queue
 from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
-from rocketeer.client.core.transient import backoffs
+from rocketeer.client.core.transient import another_may_take_it, backoffs, is_route_in_doubt
 from rocketeer.client.plans.effects import Call, Oneway, Plan, Shared, Sleep
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.routes import find_route_or_default
@@ -32,13 +32,12 @@ from rocketeer.errors import (
     AccessDenied,
     BrokerRefused,
     ClientError,
-    ConnectFailed,
-    ConnectionLost,
     NoBroker,
     RemotingClosed,
     RemotingError,
 )
 from rocketeer.model.message import InvalidMessage, Message
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import AUTO_CREATE_TOPIC, without_namespace
 from rocketeer.protocol.codes import RequestCode, ResponseCode
@@ -54,7 +53,7 @@ Choose = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The choice of one queue, whatever queues there are: no route is needed to make it."""
+    """Chooses one given queue, whatever the route: none is needed."""
 
     queue: MessageQueue
 
@@ -76,23 +75,13 @@ STORED: Final = {
     int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
     int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
 }
-ANOTHER_MAY_TAKE_IT: Final = frozenset(
-    {
-        int(ResponseCode.TOPIC_NOT_EXIST),
-        int(ResponseCode.SERVICE_NOT_AVAILABLE),
-        int(ResponseCode.SYSTEM_ERROR),
-        int(ResponseCode.NO_PERMISSION),
-        int(ResponseCode.NO_BUYER_ID),
-        int(ResponseCode.NOT_IN_CURRENT_UNIT),
-    }
-)
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _SEND_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
 class SendApart(ClientError):
-    """A hook forbids one of the messages that share a request: each has to be sent by itself."""
+    """Raised when a hook forbids one message of a shared request: each is then sent by itself."""
 
 
 class SendTerms(NamedTuple):
@@ -236,10 +225,10 @@ class Sender:
                 raise  # one account for all brokers: none would take it
             except (RemotingError, NoBroker, BrokerRefused) as error:
                 self._report(queue, before_s, failed=True)
-                if isinstance(error, ConnectFailed | ConnectionLost | NoBroker) or is_led_elsewhere(error):
+                if is_route_in_doubt(error):
                     self.routes.suspect(topic)
                 another_may = not isinstance(error, BrokerRefused) or (
-                    mode is SendMode.SYNC and error.code in ANOTHER_MAY_TAKE_IT
+                    mode is SendMode.SYNC and another_may_take_it(error)
                 )
                 brokers = 1 if chosen is not None else len(known.write_queues)
                 pause_s = attempts.failed(queue, error, monotonic_s(), brokers, another_may=another_may)
@@ -274,9 +263,7 @@ class Sender:
         return (yield from ask(outgoing, mode, queue, address, left_s))
 
     def address_of(self, queue: MessageQueue) -> str:
-        address = self.routes.master(queue.broker_name)
-        if address is None:
-            raise NoBroker(queue.topic, queue.broker_name, "is not known, or has no master that is up")
+        address = self.routes.master_for(queue.topic, queue.broker_name)
         return vip_address(address) if self.config.vip_channel else address
 
     def _ask_with_hooks(
@@ -360,7 +347,7 @@ class Sender:
             outgoing.message_ids,
             header.msg_id,
             queue,
-            header.queue_offset,
+            QueueOffset(header.queue_offset),
             header.transaction_id,
             header.region or "DefaultRegion",
             header.trace_on != "false",

@@ -31,20 +31,21 @@ def put_topic(address: str, topic: TopicConfig, timeout_s: float) -> Plan[None]:
     yield from ask(address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header), timeout_s)
 
 
-def put_topic_everywhere(nameservers: NameServers, topic: TopicConfig, timeout_s: float) -> Plan[None]:
-    """Make the topic on every broker of the name servers, or change it; raises what the first one that fails does."""
+def put_topic_everywhere(nameservers: NameServers, topic: TopicConfig, timeout_s: float) -> Plan[set[str]]:
+    """Make the topic on every master, or change it; their broker names. Raises what the first one that fails does."""
     command = request(RequestCode.GET_BROKER_CLUSTER_INFO)
     reply = yield from ask_nameservers(nameservers, command, timeout_s)
     if reply.code != ResponseCode.SUCCESS:
         raise refused(reply, "the name server", topic.name)
-    brokers = decode_cluster_info(reply.body).brokers.values()
-    masters = [broker.master for broker in brokers if broker.master]
+    brokers = decode_cluster_info(reply.body).brokers
+    masters = {name: broker.master for name, broker in brokers.items() if broker.master}
     if not masters:
         raise NoBroker(topic.name, None, "is known to the name servers")
-    outcomes = yield Parallel([put_topic(address, topic, timeout_s) for address in masters])
+    outcomes = yield Parallel([put_topic(address, topic, timeout_s) for address in masters.values()])
     for outcome in outcomes:
         if isinstance(outcome, RocketeerError):
             raise outcome
+    return set(masters)
 
 
 def topic_table(address: str, timeout_s: float) -> Plan[Mapping[str, TopicConfig]]:

@@ -4,23 +4,14 @@ The head of a reply is handed over before its body has arrived, so that the next
 server at work on it) while megabytes still come in. Kept for the next use in this process: `take` and `give_back`.
 """
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Hashable
 from typing import Final
 
 from rocketeer.client.secure import OPEN, ConnectionSecurity
-from rocketeer.errors import (
-    BadFrame,
-    CallTimeout,
-    ConnectionLost,
-    FrameTooLarge,
-    ProtocolError,
-)
-from rocketeer.protocol.command import Command, decode_frame, encode, signed
-from rocketeer.protocol.frame import FRAME_BYTES_MAX, PREFIX
-from rocketeer.remoting.blocking import closed_by_peer, connect
+from rocketeer.protocol.command import Command, encode, signed
+from rocketeer.remoting.frame_socket import SOCKET_ERRORS, FrameSocket, fail_call
 
 CONNECT_TIMEOUT_S: Final = 5.0
 KEPT_MAX: Final = 4
@@ -36,7 +27,7 @@ class BulkConnection:
         self.address = address
         self.kind = kind
         self._sign = security.sign
-        self._socket = connect(address, time.monotonic() + CONNECT_TIMEOUT_S, tls=security.tls)
+        self._socket = FrameSocket(address, time.monotonic() + CONNECT_TIMEOUT_S, tls=security.tls)
         self._room = bytearray()
         self.waiting = 0
         """Requests whose replies have not come yet."""
@@ -45,12 +36,9 @@ class BulkConnection:
         if self._sign is not None:
             command = signed(command, self._sign)
         try:
-            self._socket.settimeout(timeout_s)
-            self._socket.sendall(encode(command))
-        except TimeoutError:
-            raise CallTimeout(self.address, command.code, timeout_s) from None
-        except OSError as error:
-            raise ConnectionLost(self.address, str(error)) from error
+            self._socket.send(encode(command), time.monotonic() + timeout_s)
+        except SOCKET_ERRORS as error:
+            fail_call(error, self.address, command.code, timeout_s)
         self.waiting += 1
 
     def receive(self, timeout_s: float) -> tuple[Command, bytearray]:
@@ -66,7 +54,7 @@ class BulkConnection:
         deadline_s = time.monotonic() + timeout_s
         try:
             while True:
-                head, body_bytes = self._head(deadline_s)
+                head, body_bytes = self._socket.receive_head(deadline_s)
                 if head.is_response:
                     self.waiting -= 1
                     if on_head is not None:
@@ -74,49 +62,19 @@ class BulkConnection:
                 if len(self._room) < body_bytes:
                     self._room = bytearray(body_bytes)
                 body = memoryview(self._room)[:body_bytes]
-                self._fill(body, deadline_s)
+                self._socket.fill(body, deadline_s)
                 if head.is_response:
                     return head, body
-        except TimeoutError:
-            raise CallTimeout(self.address, 0, timeout_s) from None
-        except (OSError, ProtocolError) as error:
-            raise ConnectionLost(self.address, str(error)) from error
+        except SOCKET_ERRORS as error:
+            fail_call(error, self.address, 0, timeout_s)
 
     @property
     def is_usable(self) -> bool:
         """Whether nothing is under way and the peer has not closed."""
-        return not self.waiting and not closed_by_peer(self._socket)
+        return not self.waiting and self._socket.is_usable
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.close()
-
-    def _head(self, deadline_s: float) -> tuple[Command, int]:
-        size, kind_and_header = PREFIX.unpack(self._exactly(PREFIX.size, deadline_s))
-        header_bytes = kind_and_header & 0xFFFFFF
-        if size + 4 > FRAME_BYTES_MAX:
-            raise FrameTooLarge(size=size + 4, limit=FRAME_BYTES_MAX)
-        if header_bytes > size - 4:
-            raise BadFrame(f"a header of {header_bytes} bytes in a frame of {size}")
-        header = bytes(self._exactly(header_bytes, deadline_s))
-        return decode_frame(kind_and_header >> 24, header, b""), size - 4 - header_bytes
-
-    def _exactly(self, size: int, deadline_s: float) -> bytearray:
-        data = bytearray(size)
-        self._fill(memoryview(data), deadline_s)
-        return data
-
-    def _fill(self, view: memoryview, deadline_s: float) -> None:
-        size, at = len(view), 0
-        while at < size:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            self._socket.settimeout(left_s)
-            came = self._socket.recv_into(view[at:])
-            if not came:
-                raise ConnectionLost(self.address)
-            at += came
+        self._socket.close()
 
 
 _kept: dict[tuple[str, Hashable], list[BulkConnection]] = {}

@@ -35,7 +35,7 @@ PARALLEL_THREADS_MAX: Final = 8
 
 
 class BlockingDriver:
-    """One per producer; threads share it."""
+    """Runs plans on blocking sockets of the calling thread; one per producer, shared by its threads."""
 
     def __init__(self, security: ConnectionSecurity = OPEN, hooks: Sequence[RpcHook] = ()) -> None:
         self._security = security

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rocketeer.client.core.config import ConsumerConfig
-from rocketeer.client.lifetime import Started
+from rocketeer.client.lifetime import ContextManaged
 from rocketeer.client.sync import forking
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.errors import ClientClosed
@@ -69,7 +69,7 @@ class Host:
             cancel()
 
     def close(self, closing: Callable[[], Coroutine[Any, Any, None]], timeout_s: float) -> None:
-        """Returns in time, whatever the network and the listeners do."""
+        """Close within the time limit, whatever the network and the listeners do."""
         self.cancel_start()
         with self._guard:
             self._cancelled = False
@@ -104,7 +104,7 @@ class Host:
         return self.call(on_loop(), timeout_s)
 
     def after_fork(self) -> None:
-        """In a forked child: the parent consumes on; here it may be started anew, as another member."""
+        """Reset in a forked child: the parent keeps consuming; a start here joins as another member."""
         self._guard = threading.Lock()
         self._thread = None
         self._cancel = None
@@ -113,7 +113,7 @@ class Host:
 
 
 class AsyncConsumer(Protocol):
-    """What is hosted."""
+    """The asyncio consumer that a Host runs."""
 
     config: ConsumerConfig
 
@@ -124,7 +124,7 @@ class AsyncConsumer(Protocol):
 C = TypeVar("C", bound=AsyncConsumer)
 
 
-class HostedConsumer(Started, Generic[C]):
+class HostedConsumer(ContextManaged, Generic[C]):
     """A sync consumer, all but its public methods."""
 
     def _set_up(self, hosted: C) -> None:

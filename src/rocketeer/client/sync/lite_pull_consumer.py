@@ -19,6 +19,7 @@ from rocketeer.client.core.config import ConsumerOptions
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.sync.lite_pull_consumer_base import LitePullConsumerBase
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL
 
@@ -58,6 +59,7 @@ class LitePullConsumer(LitePullConsumerBase):
         return self._hosted.subscribe(topic, tags=tags, sql=sql)
 
     def unsubscribe(self, topic: str) -> None:
+        """Read the topic no longer; any time."""
         return self._hosted.unsubscribe(topic)
 
     def assign(
@@ -92,19 +94,22 @@ class LitePullConsumer(LitePullConsumerBase):
         return self._call(self._hosted.seek(queue, offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message that the broker still has."""
         return self._call(self._hosted.seek_to_begin(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on at the message that comes next."""
         return self._call(self._hosted.seek_to_end(queue))
 
     def seek_to_time(self, queue: MessageQueue, time_ms: int) -> None:
         """Go on at the message stored nearest to that time."""
         return self._call(self._hosted.seek_to_time(queue, time_ms))
 
-    def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+    def offset_at(self, queue: MessageQueue, time_ms: int) -> QueueOffset:
+        """The offset of the message stored nearest to that time."""
         return self._call(self._hosted.offset_at(queue, time_ms))
 
-    def position(self, queue: MessageQueue) -> int | None:
+    def position(self, queue: MessageQueue) -> QueueOffset | None:
         """The offset of the next message; None for a queue that is not ours."""
         return self._do(lambda: self._hosted.position(queue))
 
@@ -113,12 +118,13 @@ class LitePullConsumer(LitePullConsumerBase):
         return self._do(lambda: self._hosted.pause(*queues))
 
     def resume(self, *queues: MessageQueue) -> None:
+        """Give messages of these queues (of all) again after `pause`."""
         return self._do(lambda: self._hosted.resume(*queues))
 
     def commit(self) -> None:
         """Store the offsets of everything given so far."""
         return self._call(self._hosted.commit())
 
-    def committed(self, queue: MessageQueue) -> int | None:
+    def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """The group's stored offset; None when it has none."""
         return self._call(self._hosted.committed(queue))

@@ -28,7 +28,7 @@ JOIN_S: Final = 2.0
 
 
 class LoopThread:
-    """Made by `acquire` only. Threads may use it at will; its own thread may not wait on it."""
+    """The shared event-loop thread; made by `acquire` only. Any thread may call it except its own."""
 
     _current: ClassVar["LoopThread | None"] = None
     _holders: ClassVar[int] = 0

@@ -15,28 +15,28 @@ from typing import Any, Final, TypeAlias, TypeVar, Unpack
 
 from rocketeer.client.aio import producer as aio
 from rocketeer.client.aio.batching import Batcher
-from rocketeer.client.aio.queue_lines import Turn
+from rocketeer.client.aio.send_order import SendTurn
 from rocketeer.client.core.codecs import NOTHING, as_message
 from rocketeer.client.core.config import ProducerConfig
 from rocketeer.client.core.encoding import Outgoing
 from rocketeer.client.core.hooks import SendMode
 from rocketeer.client.core.in_flight import InFlight, oneway_in_flight, stalled_s
-from rocketeer.client.core.publishing import published
+from rocketeer.client.core.publishing import send_with_middlewares
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.send_result import SendResult
-from rocketeer.client.lifetime import Started
+from rocketeer.client.lifetime import ContextManaged
 from rocketeer.client.plans.send import Choose, Fixed, Target, chooser
 from rocketeer.client.sync import forking
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.client.sync.send_limit import ThreadSendLimit
-from rocketeer.client.sync.shared_send import SharedSend
+from rocketeer.client.sync.shared_send import ThreadSharedSend
 from rocketeer.errors import ClientClosed, ClientError, SendFailed
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 
 T = TypeVar("T")
-Sent: TypeAlias = Message | Sequence[Message] | str
+SentOrTopic: TypeAlias = Message | Sequence[Message] | str
 
 GOODBYES_S: Final = 3.0
 """Leaving has at least this much time, even when waiting for answers took all there was."""
@@ -44,14 +44,14 @@ START_S: Final = 10.0
 """Time limit of a start, which waits for an HTTP address server at most."""
 
 
-class ProducerBase(Started):
+class ProducerBase(ContextManaged):
     """All of `Producer` but its public methods, which are written from the asyncio producer's."""
 
     def _set_up(self, make: Callable[[], aio.Producer]) -> None:
         """`make` gives the producer to host; called at each start."""
         self.config = make().config
         self._make = make
-        self._link: Link | None = None
+        self._running: StartedProducer | None = None
         self._guard = threading.Lock()
         self._closed = False
         forking.register(self)
@@ -63,103 +63,103 @@ class ProducerBase(Started):
     def _close(self) -> None:
         self._closed = True
         with self._guard:
-            link, self._link = self._link, None
-        if link is not None:
-            link.close(self.config.close_timeout_s)
+            started, self._running = self._running, None
+        if started is not None:
+            started.close(self.config.close_timeout_s)
 
     @property
     def _hosted(self) -> aio.Producer:
-        return (self._link or self._started()).hosted
+        return (self._running or self._started()).hosted
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return (self._link or self._started()).thread.call(work)
+        return (self._running or self._started()).thread.call(work)
 
     def _send(
-        self, message: Sent, value: Any = NOTHING, *, timeout_s: float | None, **target: Unpack[Target]
+        self, message: SentOrTopic, value: Any = NOTHING, *, timeout_s: float | None, **target: Unpack[Target]
     ) -> SendResult:
-        link = self._link or self._started()
-        message = as_message(message, value, link.hosted.codec)
+        started = self._running or self._started()
+        message = as_message(message, value, started.hosted.codec)
         if self.config.idempotent:  # the sequences of numbers are kept on the loop
-            return link.thread.call(link.hosted.send(message, timeout_s=timeout_s, **target))
+            return started.thread.call(started.hosted.send(message, timeout_s=timeout_s, **target))
 
         def send(ready: Message | Sequence[Message]) -> SendResult:
-            return link.send(link.encoder.encode(ready), chooser(ready, **target), timeout_s)
+            return started.send(started.encoder.encode(ready), chooser(ready, **target), timeout_s)
 
-        around = link.hosted.around
-        return published(around, self.config.group, message, send) if around else send(message)
+        around = started.hosted.around
+        return send_with_middlewares(around, self.config.group, message, send) if around else send(message)
 
     def _send_async(
-        self, message: Sent, value: Any = NOTHING, *, timeout_s: float | None, **target: Unpack[Target]
+        self, message: SentOrTopic, value: Any = NOTHING, *, timeout_s: float | None, **target: Unpack[Target]
     ) -> Future[SendResult]:
-        link = self._link or self._started()
-        message = as_message(message, value, link.hosted.codec)
-        if self.config.idempotent or link.hosted.around:
-            sent = link.hosted.send(message, timeout_s=timeout_s, **target)
-            return asyncio.run_coroutine_threadsafe(sent, link.thread.loop)
+        started = self._running or self._started()
+        message = as_message(message, value, started.hosted.codec)
+        if self.config.idempotent or started.hosted.around:
+            sent = started.hosted.send(message, timeout_s=timeout_s, **target)
+            return asyncio.run_coroutine_threadsafe(sent, started.thread.loop)
         choose = chooser(message, **target)
-        batcher = link.hosted.batcher
+        batcher = started.work.batcher
         if batcher is not None and batcher.takes(message):
             assert isinstance(message, Message), "the batcher takes nothing else"
-            link.encoder.check(message)
-            return link.join(batcher, message, choose, timeout_s)
-        outgoing = link.encoder.encode(message)
-        return link.begin(outgoing, choose, timeout_s)
+            started.encoder.check(message)
+            return started.join(batcher, message, choose, timeout_s)
+        outgoing = started.encoder.encode(message)
+        return started.begin(outgoing, choose, timeout_s)
 
-    def _send_oneway(self, message: Sent, value: Any = NOTHING, **target: Unpack[Target]) -> None:
-        link = self._link or self._started()
-        message = as_message(message, value, link.hosted.codec)
+    def _send_oneway(self, message: SentOrTopic, value: Any = NOTHING, **target: Unpack[Target]) -> None:
+        started = self._running or self._started()
+        message = as_message(message, value, started.hosted.codec)
         if self.config.idempotent:
             raise ClientError("an idempotent producer waits for every answer: use send")
 
         def leave(ready: Message | Sequence[Message]) -> None:
             choose = chooser(ready, **target)
-            outgoing = link.encoder.encode(ready)
-            link.oneway_limit.enter(outgoing.size)
+            outgoing = started.encoder.encode(ready)
+            started.oneway_limit.enter(outgoing.size)
             answered = True
             try:
-                link.driver.run(link.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
+                started.driver.run(started.sender.send(outgoing, SendMode.ONEWAY, choose=choose))
             except SendFailed:
                 answered = False
                 raise
             finally:
-                link.oneway_limit.leave(outgoing.size, answered=answered)
+                started.oneway_limit.leave(outgoing.size, answered=answered)
 
-        if link.hosted.around:
-            published(link.hosted.around, self.config.group, message, leave, SendMode.ONEWAY)
+        if started.hosted.around:
+            send_with_middlewares(started.hosted.around, self.config.group, message, leave, SendMode.ONEWAY)
         else:
             leave(message)
 
     def _request_async(
         self, message: Message, *, timeout_s: float | None, **target: Unpack[Target]
     ) -> Future[ReceivedMessage]:
-        link = self._link or self._started()
-        asked = link.hosted.request(message, timeout_s=timeout_s, **target)
-        return asyncio.run_coroutine_threadsafe(asked, link.thread.loop)
+        started = self._running or self._started()
+        asked = started.hosted.request(message, timeout_s=timeout_s, **target)
+        return asyncio.run_coroutine_threadsafe(asked, started.thread.loop)
 
     def after_fork(self) -> None:
         """In a forked child: the parent's connections are let go, the next send makes new ones."""
         self._guard = threading.Lock()
-        link, self._link = self._link, None
-        if link is not None:
-            link.driver.abandon()
+        started, self._running = self._running, None
+        if started is not None:
+            started.driver.abandon()
 
     def __del__(self) -> None:
-        link = getattr(self, "_link", None)
-        if link is not None:
+        started = getattr(self, "_running", None)
+        if started is not None:
             text = f"producer {self.config.group!r} was not closed"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
-            link.abandon()
+            started.abandon()
 
-    def _started(self) -> "Link":
+    def _started(self) -> "StartedProducer":
         with self._guard:
-            if self._link is None:
+            if self._running is None:
                 if self._closed:
                     raise ClientClosed(f"producer {self.config.group!r} is closed: start() it again to send")
-                self._link = Link(self._make(), self.config)
-            return self._link
+                self._running = StartedProducer(self._make(), self.config)
+            return self._running
 
 
-class Link:
+class StartedProducer:
     """What a started producer holds: its host, the hosted producer, and the sockets of the threads."""
 
     def __init__(self, hosted: aio.Producer, config: ProducerConfig) -> None:
@@ -170,9 +170,10 @@ class Link:
         except BaseException:
             self.thread.release()
             raise
-        self.encoder = hosted.encoder
-        self.sender = hosted.sender
-        self.driver = BlockingDriver(hosted.security, hosted.config.rpc_hooks)
+        self.work = hosted.working
+        self.encoder = self.work.encoder
+        self.sender = self.work.sender
+        self.driver = BlockingDriver(self.work.instance.security, hosted.config.rpc_hooks)
         self.send_limit = ThreadSendLimit(
             InFlight(config.in_flight_max, config.in_flight_bytes_max), stalled_s(config)
         )
@@ -189,42 +190,42 @@ class Link:
         self, batcher: Batcher, message: Message, choose: Choose | None, timeout_s: float | None
     ) -> Future[SendResult]:
         """Send it on the loop, in one request with others of the same moment."""
-        sent = SharedSend(self.send_limit, len(message.body))
+        sent = ThreadSharedSend(self.send_limit, len(message.body))
         self._post(sent, lambda: self._join(batcher, message, choose, timeout_s, sent))
         return sent.future
 
     def begin(self, outgoing: Outgoing, choose: Choose | None, timeout_s: float | None) -> Future[SendResult]:
         """Send a request on the loop; where a queue was chosen in its turn."""
-        sent = SharedSend(self.send_limit, outgoing.size)
+        sent = ThreadSharedSend(self.send_limit, outgoing.size)
 
         async def finish(choose: Choose | None, left_s: float | None) -> None:
             plan = self.sender.send(outgoing, SendMode.ASYNC, choose=choose, timeout_s=left_s)
-            result = await self.hosted.run_plan(plan)
+            result = await self.work.run_plan(plan)
             assert result is not None, "only oneway sends have no result"
             sent.set_result(result)
 
-        async def in_turn(turn: Turn) -> None:
+        async def in_turn(turn: SendTurn) -> None:
             try:
                 # Whoever chose is not asked twice.
                 await finish(Fixed(turn.queue), await turn.begin(timeout_s))
             finally:
                 turn.end()
 
-        def line_up(batcher: Batcher, queue: MessageQueue) -> Coroutine[Any, Any, None]:
+        def enqueue(batcher: Batcher, queue: MessageQueue) -> Coroutine[Any, Any, None]:
             turn = batcher.turn(queue)
-            turn.line_up()
+            turn.enqueue()
             return in_turn(turn)
 
         def begin() -> None:
-            if (batcher := self.hosted.batcher) is None or choose is None:
+            if (batcher := self.work.batcher) is None or choose is None:
                 self._run(sent, finish(choose, timeout_s))
             else:
-                self._with_queue(sent, batcher, outgoing.topic, choose, timeout_s, line_up)
+                self._with_queue(sent, batcher, outgoing.topic, choose, timeout_s, enqueue)
 
         self._post(sent, begin)
         return sent.future
 
-    def _post(self, sent: SharedSend, begin: Callable[[], None]) -> None:
+    def _post(self, sent: ThreadSharedSend, begin: Callable[[], None]) -> None:
         self.send_limit.enter(sent.size)
         try:
             self.thread.post(lambda: begin() if sent.begins() else None)
@@ -238,7 +239,7 @@ class Link:
         message: Message,
         choose: Choose | None,
         timeout_s: float | None,
-        sent: SharedSend,
+        sent: ThreadSharedSend,
     ) -> None:
         if choose is None:
             batcher.add(message, None, timeout_s, sent, SendMode.ASYNC)
@@ -251,7 +252,7 @@ class Link:
 
     def _with_queue(
         self,
-        sent: SharedSend,
+        sent: ThreadSharedSend,
         batcher: Batcher,
         topic: str,
         choose: Choose,
@@ -271,14 +272,14 @@ class Link:
             return
 
         async def find_queue() -> None:
-            found = await batcher.find_queue(self.hosted.run_plan, topic, choose, timeout_s)
+            found = await batcher.find_queue(self.work.run_plan, topic, choose, timeout_s)
             work = then(batcher, found)
             if work is not None:
                 await work
 
         self._run(sent, find_queue())
 
-    def _run(self, sent: SharedSend, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, sent: ThreadSharedSend, work: Coroutine[Any, Any, None]) -> None:
         async def run() -> None:
             try:
                 await work
@@ -318,6 +319,6 @@ class Link:
         for task in tuple(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()
-        if self.hosted.batcher is not None:
-            self.hosted.batcher.close()
+        if self.work.batcher is not None:
+            self.work.batcher.close()
         await self.hosted.close()

@@ -19,6 +19,7 @@ from rocketeer.client.plans.pull import PullResult
 from rocketeer.client.plans.queries import FOREVER_MS
 from rocketeer.client.sync.pull_consumer_base import PullConsumerBase
 from rocketeer.clock import Clock
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SUB_ALL
 
@@ -34,6 +35,7 @@ class PullConsumer(PullConsumerBase):
         return self._start()
 
     def close(self) -> None:
+        """Leave the group, close."""
         return self._close()
 
     def queues(self, topic: str) -> list[MessageQueue]:
@@ -113,7 +115,7 @@ class PullConsumer(PullConsumerBase):
         plan = self.lookups.message_at(queue, offset)
         return self._run(plan)
 
-    def committed(self, queue: MessageQueue) -> int | None:
+    def committed(self, queue: MessageQueue) -> QueueOffset | None:
         """The group's stored offset; None when it has none."""
         return self._run(self._started().committed(queue))
 
@@ -121,18 +123,20 @@ class PullConsumer(PullConsumerBase):
         """Store the group's offset."""
         self._run(self._started().commit(queue, offset))
 
-    def min_offset(self, queue: MessageQueue) -> int:
+    def min_offset(self, queue: MessageQueue) -> QueueOffset:
+        """Where the oldest message is that the broker still has."""
         return self._run(self._started().min_offset(queue))
 
-    def max_offset(self, queue: MessageQueue) -> int:
+    def max_offset(self, queue: MessageQueue) -> QueueOffset:
         """Where the next message will be."""
         return self._run(self._started().max_offset(queue))
 
-    def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+    def offset_at(self, queue: MessageQueue, time_ms: int) -> QueueOffset:
         """The message stored nearest to that time."""
         return self._run(self._started().offset_at(queue, time_ms))
 
     def earliest_ms(self, queue: MessageQueue) -> int:
+        """When the oldest message that is still there was stored, in ms since 1970; -1 for an empty queue."""
         return self._run(self._started().earliest_ms(queue))
 
     def send_back(self, message: ReceivedMessage, *, delay_level: int = 0) -> None:

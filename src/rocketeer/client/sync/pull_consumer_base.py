@@ -9,7 +9,7 @@ from rocketeer.client.aio.pull_consumer import PullConsumer
 from rocketeer.client.core.allocate import Strategy
 from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.lookups import Lookups
-from rocketeer.client.plans.reading import Reading
+from rocketeer.client.plans.reading import QueueQueries
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.client.sync.host import HostedConsumer
 from rocketeer.errors import ClientClosed
@@ -43,7 +43,7 @@ class PullConsumerBase(HostedConsumer[PullConsumer]):
     def lookups(self) -> Lookups:
         return self._hosted.lookups
 
-    def _started(self) -> Reading:
+    def _started(self) -> QueueQueries:
         if self._driver is None:
             raise ClientClosed(f"consumer {self.config.group!r} is not running: start() it first")
         return self._hosted.reading

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Unpack, overload
 
 from rocketeer.client.aio import push_consumer as aio
-from rocketeer.client.aio.listening import NO_OVERRIDES
+from rocketeer.client.aio.listener_factory import NO_OVERRIDES
 from rocketeer.client.aio.push_consumer import F
 from rocketeer.client.core.allocate import AVERAGELY, Strategy
 from rocketeer.client.core.codecs import JSON, Codec
@@ -151,6 +151,7 @@ class PushConsumer(PushConsumerBase):
         return self._do(lambda: self._hosted.pause())
 
     def resume(self) -> None:
+        """Begin messages again after `pause`."""
         return self._do(lambda: self._hosted.resume())
 
     @property

@@ -31,7 +31,7 @@ class PushConsumerBase(HostedConsumer[PushConsumer]):
         self._host.close(self._hosted.close, self.config.close_timeout_s)
 
     def _run(self) -> None:
-        """A second Ctrl-C does not wait."""
+        """Start, consume until a signal or `close`, and close; a second Ctrl-C raises at once instead of waiting."""
 
         def stop(number: int, frame: FrameType | None) -> None:
             if self._stop.is_set():

@@ -52,7 +52,7 @@ class ThreadSendLimit:
                 self._changed.notify_all()
 
     def close(self, timeout_s: float) -> bool:
-        """Let nobody in any more, and wait until all are out; False when it takes longer."""
+        """Refuse new sends and wait until none is in flight; False when the time was over first."""
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
             self._closed = True

@@ -7,7 +7,7 @@ from rocketeer.client.sync.send_limit import ThreadSendLimit
 from rocketeer.errors import SendFailed
 
 
-class SharedSend:
+class ThreadSharedSend:
     """A `batching.Waiter`. Whoever made it has entered the limit; the outcome leaves it."""
 
     __slots__ = ("_limit", "future", "size")

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rocketeer.client.core.publishing import published
+from rocketeer.client.core.publishing import send_with_middlewares
 from rocketeer.client.core.selectors import Selector
 from rocketeer.client.core.transactions import (
     Local,
@@ -20,7 +20,7 @@ from rocketeer.client.core.transactions import (
 from rocketeer.client.plans.send import Choose, chooser
 from rocketeer.client.plans.transactions import finish
 from rocketeer.client.sync.producer import Producer
-from rocketeer.client.sync.producer_base import Link
+from rocketeer.client.sync.producer_base import StartedProducer
 from rocketeer.model.message import Message
 from rocketeer.model.queue import MessageQueue
 
@@ -39,19 +39,21 @@ class TransactionProducerBase(Producer):
         selector: Selector | None,
         arg: Any,
     ) -> TransactionResult:
-        link = self._link or self._started()
+        started = self._running or self._started()
         choose = chooser(message, queue, selector, arg if selector else None)  # `local` gets it, too
 
         def send(ready: Message | Sequence[Message]) -> TransactionResult:
-            return self._in_transaction(link, cast(Message, ready), local, choose, arg, timeout_s, immune_s)
+            return self._in_transaction(
+                started, cast(Message, ready), local, choose, arg, timeout_s, immune_s
+            )
 
-        if link.hosted.around:
-            return published(link.hosted.around, self.config.group, message, send)
+        if started.hosted.around:
+            return send_with_middlewares(started.hosted.around, self.config.group, message, send)
         return send(message)
 
     def _in_transaction(
         self,
-        link: Link,
+        started: StartedProducer,
         message: Message,
         local: Local,
         choose: Choose | None,
@@ -59,19 +61,23 @@ class TransactionProducerBase(Producer):
         timeout_s: float | None,
         immune_s: int | None,
     ) -> TransactionResult:
-        outgoing = encode_half(link.encoder, message, self.config.full_group, immune_s)
+        outgoing = encode_half(started.encoder, message, self.config.full_group, immune_s)
         if self.config.idempotent:  # the sequences of numbers are kept on the loop
-            sent = link.thread.call(link.hosted.store(outgoing, choose, timeout_s))
+            sent = started.thread.call(started.work.deliver(outgoing, choose, timeout_s))
         else:
-            sent = link.send(outgoing, choose, timeout_s)
+            sent = started.send(outgoing, choose, timeout_s)
+
+        def end(state: TransactionState, error: BaseException | None = None) -> TransactionResult:
+            return started.driver.run(finish(started.sender, sent, state, error, outgoing=outgoing))
+
         if not sent.ok:
-            return link.driver.run(finish(link.sender, sent, TransactionState.ROLLBACK, outgoing=outgoing))
+            return end(TransactionState.ROLLBACK)
         try:
             state = as_state(self._run_local(local, Transaction(sent.message_id, message, arg)))
         except BaseException as error:
-            link.driver.run(finish(link.sender, sent, TransactionState.UNKNOWN, error, outgoing=outgoing))
+            end(TransactionState.UNKNOWN, error)
             raise
-        return link.driver.run(finish(link.sender, sent, state, outgoing=outgoing))
+        return end(state)
 
     def _run_local(self, local: Local, transaction: Transaction) -> object:
         async def awaited(returned: Any) -> object:

@@ -15,11 +15,11 @@ from rocketeer.console.pages import (
     trace,
     waiting,
 )
-from rocketeer.console.registry import Registry
+from rocketeer.console.registry import PageRegistry
 
 
-def all_pages() -> Registry:
-    registry = Registry()
+def all_pages() -> PageRegistry:
+    registry = PageRegistry()
     for module in (
         dashboard,
         cluster,

@@ -4,22 +4,22 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rocketeer.admin.results import Broker, Failure
-from rocketeer.console.i18n import Text, text
-from rocketeer.console.registry import Action, Outcome, Param, View
-from rocketeer.console.users import Role
-from rocketeer.console.visit import Visit
+from rocketeer.admin.results import ClusterBroker, NotAnswered
+from rocketeer.console.i18n import TranslatableText, text
+from rocketeer.console.page_request import PageRequest
+from rocketeer.console.registry import Action, ActionResult, PageView, Param
+from rocketeer.console.users import UserRole
 from rocketeer.errors import BrokerRefused, RocketeerError
 from rocketeer.protocol.headers.admin import UpdateAclConfigHeader
 
 ENABLED: Final = "aclEnable"
 
 
-async def access(visit: Visit) -> Mapping[str, Any]:
+async def access(request: PageRequest) -> Mapping[str, Any]:
     """RocketMQ 4.9.8 tells the versions of the files, not the accounts in them."""
-    admin = visit.cluster.admin
-    brokers = (await visit.cluster.brokers.get()).brokers
-    settings = await asyncio.gather(*(_settings(visit, broker) for broker in brokers))
+    admin = request.cluster.admin
+    brokers = (await request.cluster.brokers.get()).brokers
+    settings = await asyncio.gather(*(_settings(request, broker) for broker in brokers))
     # RocketMQ 4.9 never answers the question about its files when it has none: it is not asked.
     asked = [
         broker
@@ -29,65 +29,65 @@ async def access(visit: Visit) -> Mapping[str, Any]:
     without = [text("{who} has aclEnable=false.", who=each.name) for each in brokers if each not in asked]
     answers = await asyncio.gather(*(admin.acl_versions(broker=broker.address) for broker in asked))
     rows = [row for answer in answers for row in answer.answers.items()]
-    failures: list[Failure] = []
+    failures: list[NotAnswered] = []
     for failure in (each for answer in answers for each in answer.failures):
         if isinstance(failure.error, BrokerRefused):  # it has no access control, and says so
-            without.append(Text(str(failure)))
+            without.append(TranslatableText(str(failure)))
         else:
             failures.append(failure)
     return {"rows": rows, "without": without, "failures": failures}
 
 
-async def _settings(visit: Visit, broker: Broker) -> Mapping[str, str] | RocketeerError:
+async def _settings(request: PageRequest, broker: ClusterBroker) -> Mapping[str, str] | RocketeerError:
     try:
-        return await visit.cluster.admin.broker_settings(broker.address)
+        return await request.cluster.admin.broker_settings(broker.address)
     except RocketeerError as error:
         return error
 
 
-async def put_account(visit: Visit) -> Outcome:
+async def put_account(request: PageRequest) -> ActionResult:
     account = UpdateAclConfigHeader(
-        access_key=visit.needed("access_key"),
-        secret_key=visit.text("secret_key") or None,
-        white_remote_address=visit.text("white_address") or None,
-        admin=visit.flag("admin"),
-        default_topic_perm=visit.text("default_topic") or None,
-        default_group_perm=visit.text("default_group") or None,
-        topic_perms=visit.text("topics") or None,
-        group_perms=visit.text("groups") or None,
+        access_key=request.needed("access_key"),
+        secret_key=request.text("secret_key") or None,
+        white_remote_address=request.text("white_address") or None,
+        admin=request.flag("admin"),
+        default_topic_perm=request.text("default_topic") or None,
+        default_group_perm=request.text("default_group") or None,
+        topic_perms=request.text("topics") or None,
+        group_perms=request.text("groups") or None,
     )
     failures: list[object] = []
-    for cluster in (await visit.cluster.brokers.get()).clusters:
-        failures += (await visit.cluster.admin.update_acl_account(account, cluster=cluster)).failures
-    return Outcome(text("account {account} is saved", account=account.access_key), failures=failures)
+    for cluster in (await request.cluster.brokers.get()).clusters:
+        failures += (await request.cluster.admin.update_acl_account(account, cluster=cluster)).failures
+    return ActionResult(text("account {account} is saved", account=account.access_key), failures=failures)
 
 
-async def delete_account(visit: Visit) -> Outcome:
-    key = visit.needed("access_key")
+async def delete_account(request: PageRequest) -> ActionResult:
+    key = request.needed("access_key")
     failures: list[object] = []
-    for cluster in (await visit.cluster.brokers.get()).clusters:
-        failures += (await visit.cluster.admin.delete_acl_account(key, cluster=cluster)).failures
-    return Outcome(text("account {account} is deleted", account=key), failures=failures)
+    for cluster in (await request.cluster.brokers.get()).clusters:
+        failures += (await request.cluster.admin.delete_acl_account(key, cluster=cluster)).failures
+    return ActionResult(text("account {account} is deleted", account=key), failures=failures)
 
 
-async def set_white_addresses(visit: Visit) -> Outcome:
-    addresses = visit.needed("addresses")
+async def set_white_addresses(request: PageRequest) -> ActionResult:
+    addresses = request.needed("addresses")
     failures: list[object] = []
-    for cluster in (await visit.cluster.brokers.get()).clusters:
-        done = await visit.cluster.admin.update_white_addresses(addresses, cluster=cluster)
+    for cluster in (await request.cluster.brokers.get()).clusters:
+        done = await request.cluster.admin.update_white_addresses(addresses, cluster=cluster)
         failures += done.failures
-    return Outcome(text("{addresses} need no account now", addresses=addresses), failures=failures)
+    return ActionResult(text("{addresses} need no account now", addresses=addresses), failures=failures)
 
 
 _PERMS = ("", "DENY", "PUB", "SUB", "PUB|SUB")
-VIEWS: Sequence[View] = (
-    View(
+VIEWS: Sequence[PageView] = (
+    PageView(
         "/access",
         "access",
         "Access control of the brokers",
         access,
         "access.html",
-        role=Role.ADMIN,
+        role=UserRole.ADMIN,
         nav="Access",
     ),
 )
@@ -98,11 +98,11 @@ ACTIONS: Sequence[Action] = (
             Param("default_topic", "topics unless named", "choice", choices=_PERMS),
             Param("default_group", "groups unless named", "choice", choices=_PERMS),
             Param("topics", "topics: A=PUB,B=PUB|SUB"), Param("groups", "groups: G=SUB")),
-           role=Role.ADMIN, warning="In force on every broker within seconds."),
+           role=UserRole.ADMIN, warning="In force on every broker within seconds."),
     Action("/access/delete", "delete_account", "Delete an account", delete_account,
-           (Param("access_key", "access key", required=True),), role=Role.ADMIN, dangerous=True,
+           (Param("access_key", "access key", required=True),), role=UserRole.ADMIN, dangerous=True,
            warning="Programs that use the account are refused at once."),
     Action("/access/white", "white_addresses", "Addresses that need no account", set_white_addresses,
-           (Param("addresses", "addresses, with commas", required=True),), role=Role.ADMIN, dangerous=True,
+           (Param("addresses", "addresses, with commas", required=True),), role=UserRole.ADMIN, dangerous=True,
            warning="Whoever comes from these addresses may do everything. The list is replaced."),
 )  # fmt: skip

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from rocketeer.admin.results import BrokerRuntime, GroupSummary, PerBroker
 from rocketeer.console.cluster_view import total
-from rocketeer.console.registry import Action, View
-from rocketeer.console.visit import Visit
+from rocketeer.console.page_request import PageRequest
+from rocketeer.console.registry import Action, PageView
 
 TOP: Final = 10
 
 
-async def load(visit: Visit) -> Mapping[str, Any]:
-    cluster = visit.cluster
+async def load(request: PageRequest) -> Mapping[str, Any]:
+    cluster = request.cluster
     runtime, groups, topics, rates = await asyncio.gather(
         cluster.runtime.get(), cluster.groups.soon(0.05), cluster.topics.get(), cluster.topic_rates.soon(0.05)
     )
@@ -46,7 +46,7 @@ def _figures(
     }
 
 
-VIEWS: Sequence[View] = (
-    View("/", "dashboard", "Figures of the whole cluster", load, "dashboard.html", nav="Dashboard"),
+VIEWS: Sequence[PageView] = (
+    PageView("/", "dashboard", "Figures of the whole cluster", load, "dashboard.html", nav="Dashboard"),
 )
 ACTIONS: Sequence[Action] = ()

@@ -8,14 +8,14 @@ from typing import Any, Final
 from rocketeer import Message, ReceivedMessage
 from rocketeer.aio import Producer
 from rocketeer.console.errors import BadField, Refused
-from rocketeer.console.i18n import Text, text
+from rocketeer.console.i18n import TranslatableText, text
 from rocketeer.console.jobs import Job
-from rocketeer.console.pages.message_forms import as_object, matches, shown
-from rocketeer.console.pages.message_list import END_MS, Wanted, page_of_messages
-from rocketeer.console.registry import Action, Attachment, Download, Outcome, Param, View
-from rocketeer.console.visit import Visit, listing
+from rocketeer.console.page_request import PageRequest, listing
+from rocketeer.console.pages.message_display import as_object, matches, shown
+from rocketeer.console.pages.message_list import END_MS, MessageTest, page_of_messages
+from rocketeer.console.registry import Action, ActionResult, Attachment, Download, PageView, Param
 from rocketeer.errors import RocketeerError
-from rocketeer.model.property_names import RESERVED, RETRY_TOPIC
+from rocketeer.model.property_names import NOT_SENT_AGAIN, RETRY_TOPIC
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX
 
 RATE: Final = 200
@@ -24,42 +24,42 @@ KINDS: Final = ("dead letters", "retry")
 PREFIXES: Final = {"dead letters": DLQ_PREFIX, "retry": RETRY_PREFIX}
 
 
-async def dead_letters(visit: Visit) -> Mapping[str, Any]:
-    kind = _kind(visit)
+async def dead_letters(request: PageRequest) -> Mapping[str, Any]:
+    kind = _kind(request)
     prefix = PREFIXES[kind]
-    names = [name for name in await visit.cluster.topics.get() if name.startswith(prefix)]
+    names = [name for name in await request.cluster.topics.get() if name.startswith(prefix)]
     page = await asyncio.to_thread(
         listing,
-        visit,
+        request,
         [{"topic": name, "group": name.removeprefix(prefix)} for name in names],
         search_in=lambda row: row["group"],
         sorts={"group": lambda row: row["group"]},
         default_sort="group",
     )
-    await asyncio.gather(*(_count(visit, row, kind) for row in page.rows))
-    return {"page": page, "kind": kind, "kinds": KINDS, "jobs": visit.cluster.jobs.all()}
+    await asyncio.gather(*(_count(request, row, kind) for row in page.rows))
+    return {"page": page, "kind": kind, "kinds": KINDS, "jobs": request.cluster.jobs.all()}
 
 
-def _kind(visit: Visit) -> str:
-    kind = visit.text("kind", KINDS[0])
+def _kind(request: PageRequest) -> str:
+    kind = request.text("kind", KINDS[0])
     if kind not in KINDS:
         raise BadField(text("kind is {value}: it must be one of {choices}", value=repr(kind[:40]),
                             choices=", ".join(KINDS)))  # fmt: skip
     return kind
 
 
-async def _count(visit: Visit, row: dict[str, Any], kind: str) -> None:
+async def _count(request: PageRequest, row: dict[str, Any], kind: str) -> None:
     """Dead letters: all that are stored. Retries: those that wait for the group."""
     row["count"] = None
     try:
         if kind == "retry":
-            progress = await visit.cluster.admin.group_progress(row["group"], row["topic"])
+            progress = await request.cluster.admin.group_progress(row["group"], row["topic"])
             if not progress.failures:
                 row["count"] = sum(
                     at.lag for queue, at in progress.stats.queues.items() if queue.topic == row["topic"]
                 )
         else:
-            status = await visit.cluster.admin.topic_status(row["topic"])
+            status = await request.cluster.admin.topic_status(row["topic"])
             if not status.failures:
                 row["count"] = sum(each.max_offset - each.min_offset for each in status.queues.values())
     except RocketeerError as error:
@@ -69,12 +69,12 @@ async def _count(visit: Visit, row: dict[str, Any], kind: str) -> None:
 # --- the letters of one group -------------------------------------------------------------------
 
 
-async def letters(visit: Visit) -> Mapping[str, Any]:
-    kind, group = _kind(visit), visit.path["group"]
-    begin_ms, end_ms, wanted = _chosen(visit)
+async def letters(request: PageRequest) -> Mapping[str, Any]:
+    kind, group = _kind(request), request.path["group"]
+    begin_ms, end_ms, wanted = _chosen(request)
     page = await page_of_messages(
-        visit.cluster.admin, PREFIXES[kind] + group,
-        begin_ms=begin_ms, end_ms=end_ms, after=visit.text("after"), wanted=wanted, rows=50,
+        request.cluster.admin, PREFIXES[kind] + group,
+        begin_ms=begin_ms, end_ms=end_ms, after=request.text("after"), wanted=wanted, rows=50,
     )  # fmt: skip
     return {
         "group": group,
@@ -90,19 +90,19 @@ async def letters(visit: Visit) -> Mapping[str, Any]:
         ],
         "failures": page.failures,
         "next": page.next,
-        "is_first": not visit.text("after"),
-        "jobs": visit.cluster.jobs.all(),
+        "is_first": not request.text("after"),
+        "jobs": request.cluster.jobs.all(),
     }
 
 
-def _chosen(visit: Visit) -> tuple[int, int, Wanted]:
+def _chosen(request: PageRequest) -> tuple[int, int, MessageTest]:
     """What the fields q, origin, begin and end choose: the same for the page, the file and sending again."""
-    search, origin = visit.text("q"), visit.text("origin")
+    search, origin = request.text("q"), request.text("origin")
 
     def wanted(message: ReceivedMessage) -> bool:
         return (not origin or _origin(message) == origin) and (not search or matches(message, search))
 
-    return visit.time_ms("begin", 0), visit.time_ms("end", END_MS), wanted
+    return request.time_ms("begin", 0), request.time_ms("end", END_MS), wanted
 
 
 def _origin(message: ReceivedMessage) -> str:
@@ -111,17 +111,23 @@ def _origin(message: ReceivedMessage) -> str:
     return "" if topic.startswith((DLQ_PREFIX, RETRY_PREFIX)) else topic
 
 
-async def _all_chosen(visit: Visit, topic: str) -> AsyncIterator[ReceivedMessage]:
+async def _all_chosen(request: PageRequest, topic: str) -> AsyncIterator[ReceivedMessage]:
     """Every letter the fields choose that is there now: what comes meanwhile is left for the next time."""
-    begin_ms, end_ms, wanted = _chosen(visit)
-    status = await visit.cluster.admin.topic_status(topic)
+    begin_ms, end_ms, wanted = _chosen(request)
+    status = await request.cluster.admin.topic_status(topic)
     if status.failures:
         raise status.failures[0].error
     ends = {(queue.broker_name, queue.queue_id): bounds.max_offset for queue, bounds in status.queues.items()}
     after, going = "", True
     while going:
         page = await page_of_messages(
-            visit.cluster.admin, topic, begin_ms=begin_ms, end_ms=end_ms, after=after, wanted=wanted, rows=100
+            request.cluster.admin,
+            topic,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            after=after,
+            wanted=wanted,
+            rows=100,
         )
         if page.failures:
             raise page.failures[0].error
@@ -136,12 +142,12 @@ def _place(message: ReceivedMessage) -> tuple[str, int]:
     return message.queue.broker_name, message.queue.queue_id
 
 
-async def export(visit: Visit) -> Attachment:
-    topic = PREFIXES[_kind(visit)] + visit.path["group"]
-    await visit.cluster.admin.topic_route(topic)  # before the answer begins: an error can still be one
+async def export(request: PageRequest) -> Attachment:
+    topic = PREFIXES[_kind(request)] + request.path["group"]
+    await request.cluster.admin.topic_route(topic)  # before the answer begins: an error can still be one
 
     async def lines() -> AsyncIterator[bytes]:
-        async for letter in _all_chosen(visit, topic):
+        async for letter in _all_chosen(request, topic):
             yield json.dumps(as_object(letter), ensure_ascii=False).encode(errors="replace") + b"\n"
 
     return Attachment(f"{topic}.jsonl", "application/x-ndjson", lines())
@@ -150,39 +156,39 @@ async def export(visit: Visit) -> Attachment:
 # --- sending again ------------------------------------------------------------------------------
 
 
-async def resend_one(visit: Visit) -> Outcome:
-    found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
-    async with visit.cluster.producer() as producer:
+async def resend_one(request: PageRequest) -> ActionResult:
+    found = await request.cluster.admin.view_message(request.path["id"], request.path["topic"])
+    async with request.cluster.producer() as producer:
         topic = await _send_again(producer, found)
-    return Outcome(text("sent to {topic} again, as a new message", topic=topic))
+    return ActionResult(text("sent to {topic} again, as a new message", topic=topic))
 
 
-async def resend_some(visit: Visit) -> Outcome:
-    group, ids = visit.path["group"], visit.many("ids")
+async def resend_some(request: PageRequest) -> ActionResult:
+    group, ids = request.path["group"], request.many("ids")
     if not ids:
         raise BadField(text("choose some dead letters first"))
     if len(ids) > SOME_MAX:
         raise BadField(text("{count} are too many at once: at most {most}", count=len(ids), most=SOME_MAX))
     topic = DLQ_PREFIX + group
-    letters = await asyncio.gather(*(visit.cluster.admin.view_message(each, topic) for each in ids))
+    letters = await asyncio.gather(*(request.cluster.admin.view_message(each, topic) for each in ids))
 
     async def chosen() -> AsyncIterator[ReceivedMessage]:
         for letter in letters:
             yield letter
 
-    return _start(visit, len(letters), chosen())
+    return _start(request, len(letters), chosen())
 
 
-async def resend_all(visit: Visit) -> Outcome:
-    topic = DLQ_PREFIX + visit.path["group"]
-    _chosen(visit)
-    whole = not any(visit.text(name) for name in ("q", "origin", "begin", "end"))
-    return _start(visit, await _stored(visit, topic) if whole else None, _all_chosen(visit, topic))
+async def resend_all(request: PageRequest) -> ActionResult:
+    topic = DLQ_PREFIX + request.path["group"]
+    _chosen(request)
+    whole = not any(request.text(name) for name in ("q", "origin", "begin", "end"))
+    return _start(request, await _stored(request, topic) if whole else None, _all_chosen(request, topic))
 
 
-def _start(visit: Visit, total: int | None, letters: AsyncIterator[ReceivedMessage]) -> Outcome:
-    group, rate = visit.path["group"], visit.number("rate", RATE, least=1, most=10_000)
-    cluster = visit.cluster
+def _start(request: PageRequest, total: int | None, letters: AsyncIterator[ReceivedMessage]) -> ActionResult:
+    group, rate = request.path["group"], request.number("rate", RATE, least=1, most=10_000)
+    cluster = request.cluster
 
     async def steps(job: Job) -> AsyncIterator[None]:
         async with cluster.producer() as producer:
@@ -203,42 +209,42 @@ def _start(visit: Visit, total: int | None, letters: AsyncIterator[ReceivedMessa
     else:
         said = text("{count} dead letters of {group} are being sent again, {rate} a second",
                     count=f"{total:,}", group=group, rate=rate)  # fmt: skip
-    return Outcome(said)
+    return ActionResult(said)
 
 
-async def _stored(visit: Visit, topic: str) -> int:
-    status = await visit.cluster.admin.topic_status(topic)
+async def _stored(request: PageRequest, topic: str) -> int:
+    status = await request.cluster.admin.topic_status(topic)
     return sum(bounds.max_offset - bounds.min_offset for bounds in status.queues.values())
 
 
-async def how_many(visit: Visit) -> list[Text]:
-    count = await _stored(visit, DLQ_PREFIX + visit.path["group"])
-    rate = visit.number("rate", RATE, least=1, most=10_000)
+async def how_many(request: PageRequest) -> list[TranslatableText]:
+    count = await _stored(request, DLQ_PREFIX + request.path["group"])
+    rate = request.number("rate", RATE, least=1, most=10_000)
     will = [text("{count} dead letters are there; at {rate} a second that takes {seconds} s at least.",
                  count=f"{count:,}", rate=rate, seconds=-(-count // rate))]  # fmt: skip
     for name in ("q", "origin", "begin", "end"):
-        if visit.text(name):
+        if request.text(name):
             will.append(
-                text("Only those whose {field} is {value}.", field=name, value=visit.text(name)[:200])
+                text("Only those whose {field} is {value}.", field=name, value=request.text(name)[:200])
             )
     return will
 
 
-async def stop_job(visit: Visit) -> Outcome:
-    name = visit.needed("name")
-    if not visit.cluster.jobs.stop(name):
+async def stop_job(request: PageRequest) -> ActionResult:
+    name = request.needed("name")
+    if not request.cluster.jobs.stop(name):
         raise Refused(409, text("{name} does not run", name=name[:200]))
-    return Outcome(text("{name} is stopped", name=name))
+    return ActionResult(text("{name} is stopped", name=name))
 
 
 async def _send_again(producer: Producer, message: ReceivedMessage) -> str:
-    """As a new message in the topic it was first sent to; the dead letter stays where it is."""
+    """Send it as a new message to the topic it was first sent to; the dead letter stays where it is."""
     topic = _origin(message)
     if not topic:
         raise Refused(
             400, text("the dead letter {id} does not say where it came from", id=message.message_id)
         )
-    own = {name: value for name, value in message.properties.items() if name not in RESERVED}
+    own = {name: value for name, value in message.properties.items() if name not in NOT_SENT_AGAIN}
     again = Message(topic, message.body, tags=message.tags, keys=list(message.keys), properties=own)
     await producer.send(again)
     return topic
@@ -252,12 +258,13 @@ _SEARCH = (
 )
 _RATE = Param("rate", "messages a second", "number", str(RATE))
 _LETTERS = "Every dead letter of {group} that fits goes to the topic it came from, as a new message."
-VIEWS: Sequence[View] = (
-    View("/dead-letters", "dead_letters", "Groups with dead letters or retries", dead_letters, "dead_letters.html",
-         nav="Dead letters",
-         query=(Param("kind", "kind", choices=KINDS), Param("q", "search"), Param("page", "page", "number"))),
-    View("/dead-letters/{group}", "letters", "The dead letters, or retries, of one group", letters, "letters.html",
-         nav="Dead letters", query=(Param("kind", "kind", choices=KINDS), *_SEARCH, Param("after", "next page"))),
+VIEWS: Sequence[PageView] = (
+    PageView("/dead-letters", "dead_letters", "Groups with dead letters or retries", dead_letters,
+             "dead_letters.html", nav="Dead letters",
+             query=(Param("kind", "kind", choices=KINDS), Param("q", "search"), Param("page", "page", "number"))),
+    PageView("/dead-letters/{group}", "letters", "The dead letters, or retries, of one group", letters,
+             "letters.html", nav="Dead letters",
+             query=(Param("kind", "kind", choices=KINDS), *_SEARCH, Param("after", "next page"))),
 )  # fmt: skip
 DOWNLOADS: Sequence[Download] = (
     Download("/dead-letters/{group}/export", "export_letters", "The letters that fit, a line of JSON each", export,

@@ -7,21 +7,21 @@ from typing import Any
 
 from rocketeer.admin.results import GroupMembers
 from rocketeer.console.errors import Refused
-from rocketeer.console.i18n import Text, text
-from rocketeer.console.registry import Action, Outcome, Param, View
-from rocketeer.console.users import Role
-from rocketeer.console.visit import Visit, listing
+from rocketeer.console.i18n import TranslatableText, text
+from rocketeer.console.page_request import PageRequest, listing
+from rocketeer.console.registry import Action, ActionResult, PageView, Param
+from rocketeer.console.users import UserRole
 from rocketeer.errors import RocketeerError
 from rocketeer.model.topic import RETRY_PREFIX, dlq_topic
 
 NOW_MS = -1
 
 
-async def groups(visit: Visit) -> Mapping[str, Any]:
-    known = await visit.cluster.groups.soon()
+async def groups(request: PageRequest) -> Mapping[str, Any]:
+    known = await request.cluster.groups.soon()
     page = await asyncio.to_thread(
         listing,
-        visit,
+        request,
         list(known or ()),
         search_in=lambda row: row.group,
         sorts={
@@ -35,10 +35,10 @@ async def groups(visit: Visit) -> Mapping[str, Any]:
     return {"page": page, "collecting": known is None}
 
 
-async def group(visit: Visit) -> Mapping[str, Any]:
-    name = visit.path["group"]
-    admin = visit.cluster.admin
-    progress, members = await asyncio.gather(admin.group_progress(name), _members(visit, name))
+async def group(request: PageRequest) -> Mapping[str, Any]:
+    name = request.path["group"]
+    admin = request.cluster.admin
+    progress, members = await asyncio.gather(admin.group_progress(name), _members(request, name))
     is_silent = not progress.stats.queues and not progress.failures and not isinstance(members, GroupMembers)
     if is_silent and not await admin.group_exists(name):
         raise Refused(404, text("no broker knows the group {group}", group=repr(name[:200])))
@@ -64,15 +64,15 @@ async def group(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-async def _members(visit: Visit, group: str) -> GroupMembers | RocketeerError:
-    """What brokers say where nobody is online."""
+async def _members(request: PageRequest, group: str) -> GroupMembers | RocketeerError:
+    """The group's members, or the error that a broker answers where none is online."""
     try:
-        return await visit.cluster.admin.group_members(group)
+        return await request.cluster.admin.group_members(group)
     except RocketeerError as error:
         return error
 
 
-def disagreements(members: GroupMembers) -> list[Text]:
+def disagreements(members: GroupMembers) -> list[TranslatableText]:
     """Where members of one group subscribe to different things: they then miss messages, silently."""
     said: dict[str, dict[tuple[str, str], list[str]]] = {}
     for client, info in members.running.items():
@@ -81,7 +81,7 @@ def disagreements(members: GroupMembers) -> list[Text]:
                 said.setdefault(each.topic, {}).setdefault((each.kind, each.expression), []).append(
                     client.client_id
                 )
-    found: list[Text] = []
+    found: list[TranslatableText] = []
     for topic, ways in sorted(said.items()):
         if len(ways) > 1:
             parts = "; ".join(
@@ -98,9 +98,9 @@ def disagreements(members: GroupMembers) -> list[Text]:
     return found
 
 
-async def member(visit: Visit) -> Mapping[str, Any]:
-    name, client = visit.path["group"], visit.path["client"]
-    info = await visit.cluster.admin.running_info(name, client, stacks=True)
+async def member(request: PageRequest) -> Mapping[str, Any]:
+    name, client = request.path["group"], request.path["client"]
+    info = await request.cluster.admin.running_info(name, client, stacks=True)
     return {
         "group": name,
         "client": client,
@@ -109,21 +109,21 @@ async def member(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-async def reset(visit: Visit) -> Outcome:
-    topic, at_ms = visit.needed("topic"), visit.time_ms("time", NOW_MS)
-    visit.needed("time")
-    done = await visit.cluster.admin.reset_offsets(visit.path["group"], topic, at_ms, force=True)
-    return Outcome(
+async def reset(request: PageRequest) -> ActionResult:
+    topic, at_ms = request.needed("topic"), request.time_ms("time", NOW_MS)
+    request.needed("time")
+    done = await request.cluster.admin.reset_offsets(request.path["group"], topic, at_ms, force=True)
+    return ActionResult(
         text("{count} queues of {topic} are consumed from {places} on", count=len(done.changes), topic=topic,
              places=_places(done.changes)),
         failures=done.failures,
     )  # fmt: skip
 
 
-async def skip(visit: Visit) -> Outcome:
-    topic = visit.needed("topic")
-    done = await visit.cluster.admin.reset_offsets(visit.path["group"], topic, NOW_MS, force=True)
-    return Outcome(
+async def skip(request: PageRequest) -> ActionResult:
+    topic = request.needed("topic")
+    done = await request.cluster.admin.reset_offsets(request.path["group"], topic, NOW_MS, force=True)
+    return ActionResult(
         text("{count} queues of {topic} go on at their end", count=len(done.changes), topic=topic),
         failures=done.failures,
     )
@@ -135,16 +135,16 @@ def _places(changes: Sequence[Any]) -> str:
     )
 
 
-async def what_resets(visit: Visit) -> list[Text]:
+async def what_resets(request: PageRequest) -> list[TranslatableText]:
     """By queue where the group is and where it would be: counted now, from the brokers' own figures."""
-    topic, at_ms = visit.needed("topic"), visit.time_ms("time", NOW_MS)
-    progress = await visit.cluster.admin.group_progress(visit.path["group"], topic)
+    topic, at_ms = request.needed("topic"), request.time_ms("time", NOW_MS)
+    progress = await request.cluster.admin.group_progress(request.path["group"], topic)
     queues = [(queue, at) for queue, at in sorted(progress.stats.queues.items()) if queue.topic == topic]
     if not queues:
         return [text("The group has never consumed {topic}.", topic=topic)]
     places = [at.broker_offset for _, at in queues]
     if at_ms != NOW_MS:
-        places = await asyncio.gather(*(visit.cluster.admin.offset_at(queue, at_ms) for queue, _ in queues))
+        places = await asyncio.gather(*(request.cluster.admin.offset_at(queue, at_ms) for queue, _ in queues))
     again = sum(max(at.consumer_offset - place, 0) for (_, at), place in zip(queues, places, strict=True))
     skipped = sum(max(place - at.consumer_offset, 0) for (_, at), place in zip(queues, places, strict=True))
     return [
@@ -153,21 +153,24 @@ async def what_resets(visit: Visit) -> list[Text]:
     ]
 
 
-async def delete(visit: Visit) -> Outcome:
-    name = visit.path["group"]
-    known = await visit.cluster.brokers.get()
+async def delete(request: PageRequest) -> ActionResult:
+    name = request.path["group"]
+    known = await request.cluster.brokers.get()
     outcomes = await asyncio.gather(
-        *(visit.cluster.admin.delete_group(name, cluster=cluster, offsets=True) for cluster in known.clusters)
+        *(
+            request.cluster.admin.delete_group(name, cluster=cluster, offsets=True)
+            for cluster in known.clusters
+        )
     )
-    return Outcome(
+    return ActionResult(
         text("group {group} is deleted", group=name),
         goto="/groups",
         failures=[failure for done in outcomes for failure in done.failures],
     )
 
 
-async def what_is_deleted(visit: Visit) -> list[Text]:
-    progress = await visit.cluster.admin.group_progress(visit.path["group"])
+async def what_is_deleted(request: PageRequest) -> list[TranslatableText]:
+    progress = await request.cluster.admin.group_progress(request.path["group"])
     will = [text("{count} messages wait for it.", count=f"{progress.lag:,}")]
     if progress.members:
         will.append(text("{count} members are online: the group comes back with their next word.",
@@ -175,12 +178,12 @@ async def what_is_deleted(visit: Visit) -> list[Text]:
     return will
 
 
-VIEWS: Sequence[View] = (
-    View("/groups", "groups", "Consumer groups with members and lag", groups, "groups.html", nav="Groups",
-         query=(Param("q", "search"), Param("sort", "sort by"), Param("page", "page", "number"))),
-    View("/groups/{group}", "group", "One group: queues, members", group, "group.html", nav="Groups"),
-    View("/groups/{group}/members/{client:path}", "member", "What a member does now, with its stacks", member,
-         "member.html", nav="Groups"),
+VIEWS: Sequence[PageView] = (
+    PageView("/groups", "groups", "Consumer groups with members and lag", groups, "groups.html", nav="Groups",
+             query=(Param("q", "search"), Param("sort", "sort by"), Param("page", "page", "number"))),
+    PageView("/groups/{group}", "group", "One group: queues, members", group, "group.html", nav="Groups"),
+    PageView("/groups/{group}/members/{client:path}", "member", "What a member does now, with its stacks", member,
+             "member.html", nav="Groups"),
 )  # fmt: skip
 _TOPIC = Param("topic", "topic", required=True)
 ACTIONS: Sequence[Action] = (
@@ -189,7 +192,7 @@ ACTIONS: Sequence[Action] = (
            warning="{group} goes on at the new place at once: messages come again, or are skipped."),
     Action("/groups/{group}/skip", "skip_backlog", "Skip what waits", skip, (_TOPIC,), dangerous=True,
            preview=what_resets, warning="{group} never gets what waits for it now."),
-    Action("/groups/{group}/delete", "delete_group", "Delete the group", delete, role=Role.ADMIN, dangerous=True,
+    Action("/groups/{group}/delete", "delete_group", "Delete the group", delete, role=UserRole.ADMIN, dangerous=True,
            preview=what_is_deleted,
            warning="The group {group}, its offsets, its retry topic and its dead letters are gone."),
 )  # fmt: skip

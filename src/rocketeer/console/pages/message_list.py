@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketeer import MessageQueue, ReceivedMessage
-from rocketeer.admin.results import Failure
+from rocketeer.admin.results import NotAnswered
 from rocketeer.aio import Admin
 from rocketeer.console.errors import BadField
 from rocketeer.console.i18n import text
@@ -19,16 +19,16 @@ SCANNED_MAX: Final = 4_000
 
 END_MS: Final = 2**62
 
-Wanted = Callable[[ReceivedMessage], bool]
+MessageTest = Callable[[ReceivedMessage], bool]
 
 
 @dataclass(frozen=True)
-class Page:
+class MessagePage:
     """Messages, oldest first; where the next page begins, empty at the end; brokers that did not answer."""
 
     messages: list[ReceivedMessage]
     next: str
-    failures: tuple[Failure, ...]
+    failures: tuple[NotAnswered, ...]
 
 
 async def page_of_messages(
@@ -38,9 +38,9 @@ async def page_of_messages(
     begin_ms: int,
     end_ms: int,
     after: str = "",
-    wanted: Wanted | None = None,
+    wanted: MessageTest | None = None,
     rows: int = PAGE,
-) -> Page:
+) -> MessagePage:
     """Raises RocketeerError when no broker answers. `after` is the `next` of another page."""
     known = _places(after)
     queues = sorted(await admin.queues(topic), key=lambda queue: (queue.broker_name, queue.queue_id))
@@ -65,8 +65,8 @@ async def page_of_messages(
     more = any(reader.head is not None for reader in readers)
     following = ",".join(f"{reader.name}:{reader.place}" for reader in readers if reader.place is not None)
     failures = {reader.broker: reader.error for reader in readers if reader.error is not None}
-    return Page(
-        found, following if more else "", tuple(Failure(name, error) for name, error in failures.items())
+    return MessagePage(
+        found, following if more else "", tuple(NotAnswered(name, error) for name, error in failures.items())
     )
 
 

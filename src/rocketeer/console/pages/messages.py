@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from rocketeer import ReceivedMessage
 from rocketeer.admin.results import MessageTrack, TrackState
-from rocketeer.console.asking import ask_each
 from rocketeer.console.errors import BadField
+from rocketeer.console.fan_out import ask_each
 from rocketeer.console.i18n import text
-from rocketeer.console.pages.message_forms import as_object, body_forms, shown
-from rocketeer.console.pages.message_list import END_MS, Page, page_of_messages
-from rocketeer.console.registry import Action, Attachment, Download, Outcome, Param, View
-from rocketeer.console.visit import Visit
+from rocketeer.console.page_request import PageRequest
+from rocketeer.console.pages.message_display import as_object, body_forms, shown
+from rocketeer.console.pages.message_list import END_MS, MessagePage, page_of_messages
+from rocketeer.console.registry import Action, ActionResult, Attachment, Download, PageView, Param
 from rocketeer.errors import RocketeerError
 
 HOUR_MS: Final = 3_600_000
@@ -30,47 +30,47 @@ STATES: Final = {
 }
 
 
-async def messages(visit: Visit) -> Mapping[str, Any]:
-    topic, by = visit.text("topic"), visit.text("by", "time")
+async def messages(request: PageRequest) -> Mapping[str, Any]:
+    topic, by = request.text("topic"), request.text("by", "time")
     if by not in WAYS:
         raise BadField(text("by is {value}: it must be one of time, key, id", value=repr(by[:40])))
     now_ms = int(time.time() * 1000)
-    begin_ms, end_ms = visit.time_ms("begin", now_ms - HOUR_MS), visit.time_ms("end", END_MS)
-    admin = visit.cluster.admin
-    page = Page([], "", ())
+    begin_ms, end_ms = request.time_ms("begin", now_ms - HOUR_MS), request.time_ms("end", END_MS)
+    admin = request.cluster.admin
+    page = MessagePage([], "", ())
     found: Sequence[ReceivedMessage] = ()
     if topic and by == "time":
         page = await page_of_messages(
-            admin, topic, begin_ms=begin_ms, end_ms=end_ms, after=visit.text("after")
+            admin, topic, begin_ms=begin_ms, end_ms=end_ms, after=request.text("after")
         )
         found = page.messages
     elif topic and by == "key":
         found = await admin.messages_with_key(
-            topic, visit.needed("value"), begin_ms=visit.time_ms("begin", 0), end_ms=end_ms
+            topic, request.needed("value"), begin_ms=request.time_ms("begin", 0), end_ms=end_ms
         )
     elif topic:
-        found = await _with_id(visit, topic, visit.needed("value"))
+        found = await _with_id(request, topic, request.needed("value"))
     return {
         "topic": topic,
         "by": by,
         "found": [shown(message) for message in found],
         "next": page.next,
         "failures": page.failures,
-        "is_first": not visit.text("after"),
+        "is_first": not request.text("after"),
         "begin_ms": begin_ms if by == "time" else None,
-        "names": await visit.cluster.topics.get(),
+        "names": await request.cluster.topics.get(),
     }
 
 
-async def _with_id(visit: Visit, topic: str, identity: str) -> Sequence[ReceivedMessage]:
+async def _with_id(request: PageRequest, topic: str, identity: str) -> Sequence[ReceivedMessage]:
     """A sender's id may be stored more than once; a broker's id is one place."""
-    found = await visit.cluster.admin.messages_with_id(topic, identity)
-    return found or [await visit.cluster.admin.view_message(identity, topic)]
+    found = await request.cluster.admin.messages_with_id(topic, identity)
+    return found or [await request.cluster.admin.view_message(identity, topic)]
 
 
-async def message(visit: Visit) -> Mapping[str, Any]:
-    admin = visit.cluster.admin
-    found = await admin.view_message(visit.path["id"], visit.path["topic"])
+async def message(request: PageRequest) -> Mapping[str, Any]:
+    admin = request.cluster.admin
+    found = await admin.view_message(request.path["id"], request.path["topic"])
     tracks: Sequence[MessageTrack] = ()
     problem = ""
     try:
@@ -93,26 +93,26 @@ async def message(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-async def consume_directly(visit: Visit) -> Outcome:
-    admin = visit.cluster.admin
-    found = await admin.view_message(visit.path["id"], visit.path["topic"])
-    client = visit.needed("client")
-    result = await admin.consume_directly(visit.needed("group"), client, found)
+async def consume_directly(request: PageRequest) -> ActionResult:
+    admin = request.cluster.admin
+    found = await admin.view_message(request.path["id"], request.path["topic"])
+    client = request.needed("client")
+    result = await admin.consume_directly(request.needed("group"), client, found)
     ms = result.spent_ms
     said = text("{client} answered {result} after {ms} ms", client=client, result=result.result, ms=ms)
-    return Outcome(said, failures=[result.remark] if result.remark else ())
+    return ActionResult(said, failures=[result.remark] if result.remark else ())
 
 
 # --- files --------------------------------------------------------------------------------------
 
 
-async def body_file(visit: Visit) -> Attachment:
-    found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
+async def body_file(request: PageRequest) -> Attachment:
+    found = await request.cluster.admin.view_message(request.path["id"], request.path["topic"])
     return Attachment(f"{found.message_id}.bin", "application/octet-stream", in_pieces(found.body))
 
 
-async def message_file(visit: Visit) -> Attachment:
-    found = await visit.cluster.admin.view_message(visit.path["id"], visit.path["topic"])
+async def message_file(request: PageRequest) -> Attachment:
+    found = await request.cluster.admin.view_message(request.path["id"], request.path["topic"])
     data = json.dumps(as_object(found), indent=2, ensure_ascii=False).encode(errors="replace")
     return Attachment(f"{found.message_id}.json", "application/json", in_pieces(data))
 
@@ -122,13 +122,14 @@ async def in_pieces(data: bytes) -> AsyncIterator[bytes]:
         yield data[at : at + (1 << 16)]
 
 
-VIEWS: Sequence[View] = (
-    View("/messages", "messages", "Messages by topic and time, key, or id", messages, "messages.html", nav="Messages",
-         query=(Param("topic", "topic"), Param("by", "by", choices=WAYS),
-                Param("value", "key or id"), Param("begin", "from", "time"), Param("end", "until", "time"),
-                Param("after", "next page"))),
-    View("/messages/{topic}/{id}", "message", "One message, and who consumed it", message, "message.html",
-         nav="Messages"),
+VIEWS: Sequence[PageView] = (
+    PageView("/messages", "messages", "Messages by topic and time, key, or id", messages, "messages.html",
+             nav="Messages",
+             query=(Param("topic", "topic"), Param("by", "by", choices=WAYS),
+                    Param("value", "key or id"), Param("begin", "from", "time"), Param("end", "until", "time"),
+                    Param("after", "next page"))),
+    PageView("/messages/{topic}/{id}", "message", "One message, and who consumed it", message, "message.html",
+             nav="Messages"),
 )  # fmt: skip
 DOWNLOADS: Sequence[Download] = (
     Download("/messages/{topic}/{id}/body", "message_body", "The body of a message, as it is", body_file),

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketeer.admin.results import GroupProgress
-from rocketeer.console.asking import ask_each, outcomes
 from rocketeer.console.errors import Refused
+from rocketeer.console.fan_out import ask_each, outcomes
 from rocketeer.console.i18n import text
-from rocketeer.console.registry import Action, Attachment, Download, Param, View
-from rocketeer.console.visit import Visit, listing
+from rocketeer.console.page_request import PageRequest, listing
+from rocketeer.console.registry import Action, Attachment, Download, PageView, Param
 from rocketeer.errors import RocketeerError
 from rocketeer.model.group import is_system_group
 from rocketeer.model.topic import retry_topic
@@ -26,8 +26,8 @@ GROUPS_MAX: Final = 200
 TOOLS: Final = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"})
 
 
-async def pipeline(visit: Visit) -> Mapping[str, Any]:
-    cluster = visit.cluster
+async def pipeline(request: PageRequest) -> Mapping[str, Any]:
+    cluster = request.cluster
     names, known = await asyncio.gather(cluster.topics.get(), cluster.brokers.get())
     tables, failures = await ask_each(
         known.masters(), lambda broker: cluster.admin.consumer_offsets(broker.address)
@@ -37,7 +37,7 @@ async def pipeline(visit: Visit) -> Mapping[str, Any]:
     progress = await outcomes(jobs, cluster.admin.group_progress)
     rows = [_row(group, sorted(topics[group]), each) for group, each in progress]
     page = listing(
-        visit, rows, search_in=lambda row: row["group"], default_sort="group",
+        request, rows, search_in=lambda row: row["group"], default_sort="group",
         sorts={"group": lambda row: row["group"], "lag": lambda row: row["lag"],
                "behind": lambda row: row["behind_s"]},
     )  # fmt: skip
@@ -96,8 +96,8 @@ def _report(where: str | None) -> Mapping[str, Any] | None:
     return {"url": None, "path": where, "made_ms": made_ms}
 
 
-async def report(visit: Visit) -> Attachment:
-    where = visit.cluster.config.report
+async def report(request: PageRequest) -> Attachment:
+    where = request.cluster.config.report
     if where is None or where.startswith(("http://", "https://")):
         raise Refused(404, text("no report was named: start the console with --report"))
     path = Path(where)
@@ -114,9 +114,9 @@ async def report(visit: Visit) -> Attachment:
     return Attachment(path.name, "text/html; charset=utf-8", pieces(), shown_under=REPORT_CSP)
 
 
-VIEWS: Sequence[View] = (
-    View("/pipeline", "pipeline", "Spark jobs that report as groups", pipeline, "pipeline.html", nav="Pipeline",
-         query=(Param("q", "search"), Param("sort", "sort by"), Param("page", "page", "number"))),
+VIEWS: Sequence[PageView] = (
+    PageView("/pipeline", "pipeline", "Spark jobs that report as groups", pipeline, "pipeline.html", nav="Pipeline",
+             query=(Param("q", "search"), Param("sort", "sort by"), Param("page", "page", "number"))),
 )  # fmt: skip
 DOWNLOADS: Sequence[Download] = (
     Download("/pipeline/report", "stats_report", "The report of `rocketeer spark stats`", report),

@@ -4,25 +4,27 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rocketeer.admin.results import Broker
-from rocketeer.console.asking import ask_each
-from rocketeer.console.i18n import Text
-from rocketeer.console.registry import Action, Param, View
-from rocketeer.console.visit import Visit, listing
+from rocketeer.admin.results import ClusterBroker
+from rocketeer.console.fan_out import ask_each
+from rocketeer.console.i18n import TranslatableText
+from rocketeer.console.page_request import PageRequest, listing
+from rocketeer.console.registry import Action, PageView, Param
 from rocketeer.protocol.bodies.producers import ProducerClient
 
 
-async def producers(visit: Visit) -> Mapping[str, Any]:
-    known = await visit.cluster.brokers.get()
+async def producers(request: PageRequest) -> Mapping[str, Any]:
+    known = await request.cluster.brokers.get()
     masters = known.masters()
-    answers, failures = await ask_each(masters, lambda broker: visit.cluster.admin.producers(broker.address))
-    return await asyncio.to_thread(_page, visit, answers, failures)
+    answers, failures = await ask_each(
+        masters, lambda broker: request.cluster.admin.producers(broker.address)
+    )
+    return await asyncio.to_thread(_page, request, answers, failures)
 
 
 def _page(
-    visit: Visit,
-    answers: Iterable[tuple[Broker, Mapping[str, Iterable[ProducerClient]]]],
-    failures: Sequence[Text],
+    request: PageRequest,
+    answers: Iterable[tuple[ClusterBroker, Mapping[str, Iterable[ProducerClient]]]],
+    failures: Sequence[TranslatableText],
 ) -> Mapping[str, Any]:
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for broker, answer in answers:
@@ -33,7 +35,7 @@ def _page(
                 )
                 row["brokers"].append(broker.name)
     page = listing(
-        visit,
+        request,
         list(rows.values()),
         search_in=lambda row: f"{row['group']} {row['client'].client_id}",
         sorts={"group": lambda row: row["group"], "client": lambda row: row["client"].client_id},
@@ -42,8 +44,8 @@ def _page(
     return {"page": page, "failures": failures}
 
 
-VIEWS: Sequence[View] = (
-    View("/producers", "producers", "Connected producers", producers, "producers.html", nav="Producers",
-         query=(Param("q", "search"), Param("sort", "sort by"), Param("page", "page", "number"))),
+VIEWS: Sequence[PageView] = (
+    PageView("/producers", "producers", "Connected producers", producers, "producers.html", nav="Producers",
+             query=(Param("q", "search"), Param("sort", "sort by"), Param("page", "page", "number"))),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = ()

@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer.console.errors import BadField
-from rocketeer.console.i18n import Text, text
-from rocketeer.console.registry import Action, Outcome, View
-from rocketeer.console.users import Role
-from rocketeer.console.visit import Visit
+from rocketeer.console.i18n import TranslatableText, text
+from rocketeer.console.page_request import PageRequest
+from rocketeer.console.registry import Action, ActionResult, PageView
+from rocketeer.console.users import UserRole
 from rocketeer.protocol.bodies.replica_group import Replica, ReplicaGroup
 
 OLD_MS: Final = 2_000
 """Members read etcd five times a second."""
 
 
-async def replicas(visit: Visit) -> Mapping[str, Any]:
-    told = await visit.cluster.admin.replica_groups()
+async def replicas(request: PageRequest) -> Mapping[str, Any]:
+    told = await request.cluster.admin.replica_groups()
     return {
         "groups": [
             {
@@ -35,24 +35,24 @@ def behind(group: ReplicaGroup, replica: Replica) -> int | None:
     return None if replica.log_end is None else max(group.confirmed - replica.log_end, 0)
 
 
-def _member(visit: Visit) -> int:
-    given = visit.path["member"]
+def _member(request: PageRequest) -> int:
+    given = request.path["member"]
     if not (given.isascii() and given.isdigit() and len(given) < 5):
         raise BadField(text("{value} is no number of a member", value=repr(given[:40])))
     return int(given)
 
 
-async def switch(visit: Visit) -> Outcome:
-    name, member = visit.path["name"], _member(visit)
-    group = await visit.cluster.admin.switch_leader(name, member)
-    return Outcome(
+async def switch(request: PageRequest) -> ActionResult:
+    name, member = request.path["name"], _member(request)
+    group = await request.cluster.admin.switch_leader(name, member)
+    return ActionResult(
         text("member {member} leads {name}, epoch {epoch}", member=member, name=name, epoch=group.epoch)
     )
 
 
-async def switch_before(visit: Visit) -> list[Text]:
-    name = visit.path["name"]
-    told = await visit.cluster.admin.replica_groups()
+async def switch_before(request: PageRequest) -> list[TranslatableText]:
+    name = request.path["name"]
+    told = await request.cluster.admin.replica_groups()
     for group in told.groups:
         if group.broker_name == name:
             return [
@@ -66,12 +66,12 @@ async def switch_before(visit: Visit) -> list[Text]:
     return [text("{name} is in no replica group that answers.", name=name)]
 
 
-VIEWS: Sequence[View] = (
-    View("/replicas", "replicas", "Replica groups: leaders, members, who is in sync", replicas, "replicas.html",
-         nav="Replicas"),
+VIEWS: Sequence[PageView] = (
+    PageView("/replicas", "replicas", "Replica groups: leaders, members, who is in sync", replicas, "replicas.html",
+             nav="Replicas"),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = (
-    Action("/replicas/{name}/{member}/lead", "switch_leader", "Let it lead", switch, role=Role.ADMIN, dangerous=True,
-           preview=switch_before,
+    Action("/replicas/{name}/{member}/lead", "switch_leader", "Let it lead", switch, role=UserRole.ADMIN,
+           dangerous=True, preview=switch_before,
            warning="Member {member} of {name} leads from then on. Sends wait for a moment; no message is lost."),
 )  # fmt: skip

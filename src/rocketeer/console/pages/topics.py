@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from rocketeer import Message, TopicConfig
 from rocketeer.admin.results import ClusterMap, PerBroker
-from rocketeer.console.asking import outcomes
-from rocketeer.console.i18n import Text, text
-from rocketeer.console.registry import Action, Outcome, Param, View
-from rocketeer.console.users import Role
-from rocketeer.console.visit import Visit, listing
+from rocketeer.console.fan_out import outcomes
+from rocketeer.console.i18n import TranslatableText, text
+from rocketeer.console.page_request import PageRequest, listing
+from rocketeer.console.registry import Action, ActionResult, PageView, Param
+from rocketeer.console.users import UserRole
 from rocketeer.errors import RocketeerError
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, Perm, is_system_topic
 
@@ -30,21 +30,21 @@ def kind_of(topic: str, own: frozenset[str] = frozenset()) -> str:
     return "system" if is_system_topic(topic) else "normal"
 
 
-async def topics(visit: Visit) -> Mapping[str, Any]:
+async def topics(request: PageRequest) -> Mapping[str, Any]:
     names, configs, known = await asyncio.gather(
-        visit.cluster.topics.get(), visit.cluster.topic_configs.get(), visit.cluster.brokers.get()
+        request.cluster.topics.get(), request.cluster.topic_configs.get(), request.cluster.brokers.get()
     )
-    return await asyncio.to_thread(_topics_page, visit, names, configs, known)
+    return await asyncio.to_thread(_topics_page, request, names, configs, known)
 
 
 def _topics_page(
-    visit: Visit,
+    request: PageRequest,
     names: Sequence[str],
     configs: PerBroker[Mapping[str, TopicConfig]],
     known: ClusterMap,
 ) -> Mapping[str, Any]:
     own = frozenset([*known.clusters, *(broker.name for broker in known.brokers)])
-    kind = visit.text("kind", "normal")
+    kind = request.text("kind", "normal")
     queues: dict[str, int] = {}
     for table in configs.answers.values():
         for name, config in table.items():
@@ -55,7 +55,7 @@ def _topics_page(
         if kind == "all" or kind_of(name, own) == kind
     ]
     page = listing(
-        visit,
+        request,
         rows,
         search_in=lambda row: row["name"],
         sorts={"name": lambda row: row["name"], "queues": lambda row: row["queues"]},
@@ -64,15 +64,15 @@ def _topics_page(
     return {"page": page, "kind": kind, "kinds": KINDS, "failures": configs.failures}
 
 
-async def topic(visit: Visit) -> Mapping[str, Any]:
-    name = visit.path["topic"]
-    admin = visit.cluster.admin
+async def topic(request: PageRequest) -> Mapping[str, Any]:
+    name = request.path["topic"]
+    admin = request.cluster.admin
     status, route, groups, configs, known = await asyncio.gather(
         admin.topic_status(name),
         admin.topic_route(name),
         admin.topic_groups(name),
-        visit.cluster.topic_configs.get(),
-        visit.cluster.brokers.get(),
+        request.cluster.topic_configs.get(),
+        request.cluster.brokers.get(),
     )
     progress = await outcomes(groups.groups[:50], lambda group: admin.group_progress(group, name))
     consumers = [
@@ -97,42 +97,46 @@ async def topic(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-async def save_topic(visit: Visit) -> Outcome:
-    name = visit.needed("topic")
+async def save_topic(request: PageRequest) -> ActionResult:
+    name = request.needed("topic")
     config = TopicConfig(
         name,
-        read_queues=visit.number("read_queues", 8, least=1, most=1024),
-        write_queues=visit.number("write_queues", 8, least=1, most=1024),
-        perm=Perm(visit.number("perm", 6, least=0, most=7)),
-        order=visit.flag("order"),
+        read_queues=request.number("read_queues", 8, least=1, most=1024),
+        write_queues=request.number("write_queues", 8, least=1, most=1024),
+        perm=Perm(request.number("perm", 6, least=0, most=7)),
+        order=request.flag("order"),
     )
     place = (
-        {"broker": visit.text("broker")} if visit.text("broker") else {"cluster": await _cluster_name(visit)}
+        {"broker": request.text("broker")}
+        if request.text("broker")
+        else {"cluster": await _cluster_name(request)}
     )
-    done = await visit.cluster.admin.update_topic(config, **place)
+    done = await request.cluster.admin.update_topic(config, **place)
     for _ in range(ROUTE_LOOKS):  # brokers tell the name servers a moment later; the next page is to show it
-        if await visit.cluster.admin.topic_exists(name):
+        if await request.cluster.admin.topic_exists(name):
             break
         await asyncio.sleep(0.1)
     where = ", ".join(broker.name or broker.address for broker in done.brokers)
-    return Outcome(text("topic {topic} is on {brokers}", topic=name, brokers=where), failures=done.failures)
+    return ActionResult(
+        text("topic {topic} is on {brokers}", topic=name, brokers=where), failures=done.failures
+    )
 
 
-async def delete_topic(visit: Visit) -> Outcome:
-    name = visit.path["topic"]
-    done = await visit.cluster.admin.delete_topic(name)
+async def delete_topic(request: PageRequest) -> ActionResult:
+    name = request.path["topic"]
+    done = await request.cluster.admin.delete_topic(name)
     count = len(done.brokers)
-    return Outcome(
+    return ActionResult(
         text("topic {topic} is deleted on {count} brokers", topic=name, count=count),
         goto="/topics",
         failures=done.failures,
     )
 
 
-async def messages_to_lose(visit: Visit) -> list[Text]:
-    name = visit.path["topic"]
+async def messages_to_lose(request: PageRequest) -> list[TranslatableText]:
+    name = request.path["topic"]
     status, groups = await asyncio.gather(
-        visit.cluster.admin.topic_status(name), visit.cluster.admin.topic_groups(name)
+        request.cluster.admin.topic_status(name), request.cluster.admin.topic_groups(name)
     )
     count = sum(bounds.max_offset - bounds.min_offset for bounds in status.queues.values())
     will = [text("{count} messages are in it.", count=f"{count:,}")]
@@ -142,16 +146,16 @@ async def messages_to_lose(visit: Visit) -> list[Text]:
     return will
 
 
-async def send_message(visit: Visit) -> Outcome:
+async def send_message(request: PageRequest) -> ActionResult:
     message = Message(
-        visit.path["topic"],
-        visit.fields.get("body", "").encode(),
-        tags=visit.text("tags") or None,
-        keys=visit.text("keys") or None,
+        request.path["topic"],
+        request.fields.get("body", "").encode(),
+        tags=request.text("tags") or None,
+        keys=request.text("keys") or None,
     )
-    async with visit.cluster.producer() as producer:
+    async with request.cluster.producer() as producer:
         result = await producer.send(message)
-    return Outcome(
+    return ActionResult(
         text(
             "stored in queue {queue} of {broker} at {offset}: {id}",
             queue=result.queue.queue_id,
@@ -162,9 +166,9 @@ async def send_message(visit: Visit) -> Outcome:
     )
 
 
-async def _cluster_name(visit: Visit) -> str:
-    known = await visit.cluster.brokers.get()
-    return visit.text("cluster_name") or next(iter(known.clusters), "")
+async def _cluster_name(request: PageRequest) -> str:
+    known = await request.cluster.brokers.get()
+    return request.text("cluster_name") or next(iter(known.clusters), "")
 
 
 _TOPIC_FIELDS = (
@@ -177,16 +181,16 @@ _TOPIC_FIELDS = (
     Param("cluster_name", "only in this cluster"),
 )
 
-VIEWS: Sequence[View] = (
-    View("/topics", "topics", "Topics, searched, sorted and paged", topics, "topics.html", nav="Topics",
-         query=(Param("q", "search"), Param("kind", "kind", choices=KINDS), Param("sort", "sort by"),
-                Param("page", "page", "number"))),
-    View("/topics/{topic}", "topic", "One topic: queues, route, consumers", topic, "topic.html", nav="Topics"),
+VIEWS: Sequence[PageView] = (
+    PageView("/topics", "topics", "Topics, searched, sorted and paged", topics, "topics.html", nav="Topics",
+             query=(Param("q", "search"), Param("kind", "kind", choices=KINDS), Param("sort", "sort by"),
+                    Param("page", "page", "number"))),
+    PageView("/topics/{topic}", "topic", "One topic: queues, route, consumers", topic, "topic.html", nav="Topics"),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = (
     Action("/topics", "save_topic", "Create or change a topic", save_topic, _TOPIC_FIELDS,
            warning="A topic that exists is changed; fewer queues hide what is in the others."),
-    Action("/topics/{topic}/delete", "delete_topic", "Delete the topic", delete_topic, role=Role.ADMIN,
+    Action("/topics/{topic}/delete", "delete_topic", "Delete the topic", delete_topic, role=UserRole.ADMIN,
            dangerous=True, preview=messages_to_lose,
            warning="The topic {topic} and every message in it are gone, on all brokers."),
     Action("/topics/{topic}/send", "send_message", "Send a test message", send_message,

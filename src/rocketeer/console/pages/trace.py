@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rocketeer.console.registry import Action, Param, View
-from rocketeer.console.visit import Visit
+from rocketeer.console.page_request import PageRequest
+from rocketeer.console.registry import Action, PageView, Param
 from rocketeer.errors import NoRoute, RocketeerError
 from rocketeer.model.topic import TRACE_TOPIC
 from rocketeer.record.trace import TraceEvent, TraceKind
@@ -13,14 +13,14 @@ WIDTH: Final = 1000
 ROW: Final = 26
 
 
-async def trace(visit: Visit) -> Mapping[str, Any]:
-    identity = visit.text("id")
+async def trace(request: PageRequest) -> Mapping[str, Any]:
+    identity = request.text("id")
     if not identity:
         return {"id": "", "events": [], "bars": [], "height": 0, "span_ms": 0, "failures": []}
     failures: list[object] = []
     try:
-        found = await visit.cluster.admin.message_trace(
-            identity, trace_topic=visit.text("trace_topic") or TRACE_TOPIC
+        found = await request.cluster.admin.message_trace(
+            identity, trace_topic=request.text("trace_topic") or TRACE_TOPIC
         )
     except NoRoute:
         found = ()  # nobody has traced anything yet
@@ -48,8 +48,8 @@ def began_ms(event: TraceEvent) -> int:
     return event.time_ms - max(event.cost_ms, 0) if event.kind is TraceKind.SUB_AFTER else event.time_ms
 
 
-VIEWS: Sequence[View] = (
-    View("/trace", "trace", "The life of a message", trace, "trace.html", nav="Trace",
-         query=(Param("id", "message id"), Param("trace_topic", "trace topic"))),
+VIEWS: Sequence[PageView] = (
+    PageView("/trace", "trace", "The life of a message", trace, "trace.html", nav="Trace",
+             query=(Param("id", "message id"), Param("trace_topic", "trace topic"))),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = ()

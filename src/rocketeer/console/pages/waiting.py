@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rocketeer import MessageQueue, ReceivedMessage
-from rocketeer.admin.results import Broker
-from rocketeer.console.asking import ask_each
+from rocketeer.admin.results import ClusterBroker
 from rocketeer.console.cluster_view import ClusterView
-from rocketeer.console.i18n import Text, text
-from rocketeer.console.pages.message_forms import shown
-from rocketeer.console.registry import Action, Outcome, Param, View
-from rocketeer.console.users import Role
-from rocketeer.console.visit import Visit
+from rocketeer.console.fan_out import ask_each
+from rocketeer.console.i18n import TranslatableText, text
+from rocketeer.console.page_request import PageRequest
+from rocketeer.console.pages.message_display import shown
+from rocketeer.console.registry import Action, ActionResult, PageView, Param
+from rocketeer.console.users import UserRole
 from rocketeer.errors import NoRoute
 from rocketeer.model.property_names import (
     PGROUP,
@@ -54,7 +54,7 @@ async def newest(cluster: ClusterView, queue: MessageQueue, *, since: int = 0) -
 
 
 async def _queues(cluster: ClusterView, topic: str) -> tuple[MessageQueue, ...]:
-    """Also of a topic that brokers have made just now, and the name servers will hear of later."""
+    """A topic's queues, also when brokers made it just now and the name servers do not know it yet."""
     try:
         return await cluster.admin.queues(topic)
     except NoRoute:
@@ -75,14 +75,14 @@ async def _queues(cluster: ClusterView, topic: str) -> tuple[MessageQueue, ...]:
 # --- delayed and timed --------------------------------------------------------------------------
 
 
-async def delayed(visit: Visit) -> Mapping[str, Any]:
-    cluster = visit.cluster
+async def delayed(request: PageRequest) -> Mapping[str, Any]:
+    cluster = request.cluster
     masters = (await cluster.brokers.get()).masters()
     (levels, failures), timed = await asyncio.gather(
         ask_each(masters, lambda broker: _levels(cluster, broker)), _timed(cluster)
     )
     rows: list[dict[str, Any]] = []
-    untimed: list[Text] = []
+    untimed: list[TranslatableText] = []
     for broker, (its_rows, settings) in levels:
         rows += its_rows
         untimed += no_timers(broker, settings)
@@ -97,7 +97,7 @@ async def delayed(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def no_timers(broker: Broker, settings: Mapping[str, str]) -> list[Text]:
+def no_timers(broker: ClusterBroker, settings: Mapping[str, str]) -> list[TranslatableText]:
     """Why a broker keeps no timed messages; nothing for one that does."""
     enabled = settings.get("timerWheelEnable")
     if enabled is None:
@@ -105,7 +105,9 @@ def no_timers(broker: Broker, settings: Mapping[str, str]) -> list[Text]:
     return [] if enabled == "true" else [text("{who} has timerWheelEnable=false.", who=broker.name)]
 
 
-async def _levels(cluster: ClusterView, broker: Broker) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+async def _levels(
+    cluster: ClusterView, broker: ClusterBroker
+) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
     """Every level something waits at: how much, and when the first is due; and the broker's settings."""
     admin = cluster.admin
     offsets, settings = await asyncio.gather(
@@ -156,7 +158,7 @@ def delays_s(levels: str) -> dict[int, int]:
     return found
 
 
-async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[Text]]:
+async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[TranslatableText]]:
     """Timed messages among the newest records: those not due yet and not taken back; who did not answer."""
     now_ms = int(time.time() * 1000)
     queues = await _queues(cluster, TIMER_TOPIC)
@@ -184,18 +186,18 @@ async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[Text]
     return sorted(rows.values(), key=lambda row: int(row["due_ms"])), failures
 
 
-async def recall(visit: Visit) -> Outcome:
-    async with visit.cluster.producer() as producer:
-        identity = await producer.recall(visit.needed("handle"))
-    return Outcome(text("the message {id} will not be delivered", id=identity))
+async def recall(request: PageRequest) -> ActionResult:
+    async with request.cluster.producer() as producer:
+        identity = await producer.recall(request.needed("handle"))
+    return ActionResult(text("the message {id} will not be delivered", id=identity))
 
 
 # --- transactions -------------------------------------------------------------------------------
 
 
-async def transactions(visit: Visit) -> Mapping[str, Any]:
+async def transactions(request: PageRequest) -> Mapping[str, Any]:
     """Half messages without an end: of what the broker has not settled, those no op message names."""
-    cluster = visit.cluster
+    cluster = request.cluster
     masters = (await cluster.brokers.get()).masters()
     answers, failures = await ask_each(masters, lambda broker: _halves(cluster, broker))
     pending: list[dict[str, Any]] = []
@@ -214,7 +216,7 @@ async def transactions(visit: Visit) -> Mapping[str, Any]:
 
 
 async def _halves(
-    cluster: ClusterView, broker: Broker
+    cluster: ClusterView, broker: ClusterBroker
 ) -> tuple[list[ReceivedMessage], list[ReceivedMessage]]:
     """(halves without an end, halves the broker gave up on) of one broker."""
     halves, ops, given_up = await asyncio.gather(
@@ -233,7 +235,7 @@ async def _halves(
     return list(latest.values()), given_up
 
 
-async def _of(cluster: ClusterView, topic: str, broker: Broker) -> list[ReceivedMessage]:
+async def _of(cluster: ClusterView, topic: str, broker: ClusterBroker) -> list[ReceivedMessage]:
     """The newest messages a broker has in a system topic, from where it is with them."""
     queues = [queue for queue in await _queues(cluster, topic) if queue.broker_name == broker.name]
     if not queues:
@@ -251,7 +253,7 @@ def _offsets(body: bytes) -> list[bytes]:
     return [part for part in body.split(b",") if part.isdigit() and len(part) <= 18]
 
 
-def _half(message: ReceivedMessage, broker: Broker) -> dict[str, Any]:
+def _half(message: ReceivedMessage, broker: ClusterBroker) -> dict[str, Any]:
     properties = message.properties
     return {
         "message": shown(message),
@@ -262,18 +264,19 @@ def _half(message: ReceivedMessage, broker: Broker) -> dict[str, Any]:
     }
 
 
-async def resume(visit: Visit) -> Outcome:
-    await visit.cluster.admin.resume_half_message(visit.path["address"], visit.path["id"])
-    return Outcome(text("the producers of {id} will be asked again", id=visit.path["id"]))
+async def resume(request: PageRequest) -> ActionResult:
+    await request.cluster.admin.resume_half_message(request.path["address"], request.path["id"])
+    return ActionResult(text("the producers of {id} will be asked again", id=request.path["id"]))
 
 
-VIEWS: Sequence[View] = (
-    View("/delayed", "delayed", "Delayed and timed messages that wait", delayed, "delayed.html", nav="Delayed"),
-    View("/transactions", "transactions", "Half messages", transactions, "transactions.html", nav="Transactions"),
+VIEWS: Sequence[PageView] = (
+    PageView("/delayed", "delayed", "Delayed and timed messages that wait", delayed, "delayed.html", nav="Delayed"),
+    PageView("/transactions", "transactions", "Half messages", transactions, "transactions.html", nav="Transactions"),
 )  # fmt: skip
 ACTIONS: Sequence[Action] = (
     Action("/delayed/recall", "recall", "Take back", recall,
            (Param("handle", "recall handle", required=True),), warning="It will never be delivered.", dangerous=True),
-    Action("/transactions/{address}/{id}/resume", "resume_half", "Ask its producers again", resume, role=Role.ADMIN,
+    Action("/transactions/{address}/{id}/resume", "resume_half", "Ask its producers again", resume,
+           role=UserRole.ADMIN,
            warning="The broker gave up on {id}; its producers are asked once more how it ended."),
 )  # fmt: skip

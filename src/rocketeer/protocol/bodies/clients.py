@@ -15,7 +15,7 @@ _decoder = decoder(_ConsumersWire)
 
 
 def encoding_consumer_list(client_ids: Iterable[str]) -> Steps[bytes]:
-    """In steps, for a group may have very many members."""
+    """The answer to 38, in steps: a group may have very many members."""
     return encoding_list("consumerIdList", client_ids)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rocketeer.model.java_types import I32
+from rocketeer.model.java_types import I32, JavaValue, java
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.long_body import LongBody, encoding_list, writing_values
 from rocketeer.protocol.bodies.subscription import (
@@ -11,18 +11,17 @@ from rocketeer.protocol.bodies.subscription import (
     subscription_from_wire,
     subscription_to_wire,
 )
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
+from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_with_nulls
 from rocketeer.steps import Steps
 
 
-@dataclass(frozen=True, slots=True)
-class ClientConnection:
+class ClientConnection(JavaValue, frozen=True):
     """One connection of a client."""
 
-    address: str
-    client_id: str
-    language: str
-    version: int
+    address: str = java("clientAddr", "")
+    client_id: str = ""
+    language: str = ""
+    version: I32 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +35,8 @@ class GroupConnections:
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
 
 
-class _ConnectionWire(Wire):
-    client_addr: str | None = None
-    client_id: str | None = None
-    language: str | None = None
-    version: I32 = 0
-
-
 class _GroupWire(Wire):
-    connection_set: list[_ConnectionWire] | None = None
+    connection_set: list[ClientConnection] | None = None
     consume_from_where: str | None = None
     consume_type: str | None = None
     message_model: str | None = None
@@ -52,7 +44,7 @@ class _GroupWire(Wire):
 
 
 class _ProducersWire(Wire):
-    connection_set: list[_ConnectionWire] | None = None
+    connection_set: list[ClientConnection] | None = None
 
 
 _decoder = decoder(_GroupWire)
@@ -62,10 +54,10 @@ _producers_decoder = decoder(_ProducersWire)
 def encoding_group_connections(
     group: GroupConnections, connections: Iterable[ClientConnection] | None = None
 ) -> Steps[bytes]:
-    """In steps: members and subscriptions may be very many. `connections`: instead of the group's."""
+    """The answer to 203, in steps. `connections`: instead of the group's, made when they are written."""
     body = LongBody()
     body.write(b'{"connectionSet":[')
-    yield from writing_values(body, map(_wire_of, group.connections if connections is None else connections))
+    yield from writing_values(body, group.connections if connections is None else connections)
     how = (group.consume_from_where, group.consume_type, group.message_model)
     body.write(b'],"consumeFromWhere":%b,"consumeType":%b,"messageModel":%b,' % tuple(map(encode, how)))
     body.write(b'"subscriptionTable":{')
@@ -79,9 +71,9 @@ def encoding_group_connections(
 
 
 def decode_group_connections(data: bytes) -> GroupConnections:
-    wire = load_as(_decoder, data)
+    wire = load_with_nulls(_decoder, data)
     return GroupConnections(
-        _from_wire(wire.connection_set),
+        tuple(wire.connection_set or ()),
         wire.consume_from_where,
         wire.consume_type,
         wire.message_model,
@@ -91,19 +83,8 @@ def decode_group_connections(data: bytes) -> GroupConnections:
 
 def encoding_producer_connections(connections: Iterable[ClientConnection]) -> Steps[bytes]:
     """The answer to 204, in steps."""
-    return encoding_list("connectionSet", map(_wire_of, connections))
+    return encoding_list("connectionSet", connections)
 
 
 def decode_producer_connections(data: bytes) -> tuple[ClientConnection, ...]:
-    return _from_wire(load_as(_producers_decoder, data).connection_set)
-
-
-def _wire_of(connection: ClientConnection) -> _ConnectionWire:
-    return _ConnectionWire(connection.address, connection.client_id, connection.language, connection.version)
-
-
-def _from_wire(wires: list[_ConnectionWire] | None) -> tuple[ClientConnection, ...]:
-    return tuple(
-        ClientConnection(wire.client_addr or "", wire.client_id or "", wire.language or "", wire.version)
-        for wire in wires or ()
-    )
+    return tuple(load_with_nulls(_producers_decoder, data).connection_set or ())

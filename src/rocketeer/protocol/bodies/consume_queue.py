@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from msgspec import field
 
-from rocketeer.model.java_types import I32, I64, JavaValue, java
+from rocketeer.model.java_types import I32, I64, JavaValue, LogOffsetI64, java
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.subscription import (
     SubscriptionWire,
@@ -14,10 +14,10 @@ from rocketeer.protocol.bodies.subscription import (
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 
 
-class QueueEntry(JavaValue, frozen=True, omit_defaults=True):
+class QueueEntryView(JavaValue, frozen=True, omit_defaults=True):
     """One entry; `matches` is what the asked group's filter says of it."""
 
-    log_offset: I64 = field(name="physicOffset")
+    log_offset: LogOffsetI64 = field(name="physicOffset")
     size: I32 = field(name="physicSize")
     tags_code: I64
     matches: bool = field(name="eval")
@@ -35,7 +35,7 @@ class QueueEntries:
 
     min_index: int
     max_index: int
-    entries: tuple[QueueEntry, ...]
+    entries: tuple[QueueEntryView, ...]
     filter_data: str | None = None
     subscription: Subscription | None = None
 
@@ -43,7 +43,7 @@ class QueueEntries:
 class _EntriesWire(Wire, omit_defaults=True):
     max_queue_index: I64
     min_queue_index: I64
-    queue_data: list[QueueEntry] | None = None
+    queue_data: list[QueueEntryView] | None = None
     filter_data: str | None = None
     subscription_data: SubscriptionWire | None = None
 

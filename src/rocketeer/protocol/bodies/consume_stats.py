@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rocketeer.model.java_types import I64, JavaValue, java
+from rocketeer.model.java_types import I64, JavaValue, QueueOffsetI64, java
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.long_body import LongBody
 from rocketeer.protocol.bodies.queue_keys import load_queue_keyed, queue_of, writing_queue_keyed
@@ -11,19 +12,19 @@ from rocketeer.protocol.bodies.wire import Wire, decoder, encode
 from rocketeer.steps import Steps
 
 
-class QueueRange(JavaValue, frozen=True):
+class TopicQueueStats(JavaValue, frozen=True):
     """What a queue holds; `last_ms` is when its newest message was stored, 0 for an empty queue."""
 
-    min_offset: I64 = 0
-    max_offset: I64 = 0
+    min_offset: QueueOffsetI64 = QueueOffset(0)
+    max_offset: QueueOffsetI64 = QueueOffset(0)
     last_ms: I64 = java("lastUpdateTimestamp", 0)
 
 
 class QueueProgress(JavaValue, frozen=True):
     """How far a group is in a queue; `last_ms` is when the message before its place was stored, 0 if unknown."""
 
-    broker_offset: I64 = 0
-    consumer_offset: I64 = 0
+    broker_offset: QueueOffsetI64 = QueueOffset(0)
+    consumer_offset: QueueOffsetI64 = QueueOffset(0)
     last_ms: I64 = java("lastTimestamp", 0)
 
     @property
@@ -53,7 +54,7 @@ class BrokerConsumeStats:
 
 
 class _TopicStatsWire(Wire):
-    offset_table: dict[str, QueueRange] | None = None
+    offset_table: dict[str, TopicQueueStats] | None = None
 
 
 class _ConsumeStatsWire(Wire):
@@ -72,7 +73,7 @@ _group_decoder = decoder(_ConsumeStatsWire)
 _broker_decoder = decoder(_BrokerConsumeStatsWire)
 
 
-def encoding_topic_stats(queues: Iterable[tuple[MessageQueue, QueueRange]]) -> Steps[bytes]:
+def encoding_topic_stats(queues: Iterable[tuple[MessageQueue, TopicQueueStats]]) -> Steps[bytes]:
     """The answer to 202, in steps."""
     body = LongBody()
     body.write(b'{"offsetTable":')
@@ -81,7 +82,7 @@ def encoding_topic_stats(queues: Iterable[tuple[MessageQueue, QueueRange]]) -> S
     return (yield from body.joining())
 
 
-def decode_topic_stats(data: bytes) -> dict[MessageQueue, QueueRange]:
+def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicQueueStats]:
     table = load_queue_keyed(_topic_decoder, data).offset_table or {}
     return {queue_of(key): each for key, each in table.items()}
 
@@ -104,7 +105,7 @@ def encoding_broker_consume_stats(
     total_lag: Callable[[], int],
     groups: Iterable[tuple[str, Iterable[tuple[float, Iterable[tuple[MessageQueue, QueueProgress]]]]]],
 ) -> Steps[bytes]:
-    """The same in steps; `total_lag` is asked for when all queues have been."""
+    """The answer to 317, in steps; `total_lag` is asked for when all queues have been."""
     body = LongBody()
     body.write(b'{"brokerAddr":%b,"consumeStatsList":[' % encode(broker_address))
     group_comma = b""

@@ -45,11 +45,11 @@ class _TopicWire(Wire):
     topic: str | None = None
 
 
-class _TableWire(Wire):
+class _FilterTableWire(Wire):
     filter_data_by_topic: dict[str, _TopicWire | None] | None = None
 
 
-_decoder = decoder(_TableWire)
+_decoder = decoder(_FilterTableWire)
 
 
 def filters_ends() -> tuple[bytes, bytes]:
@@ -69,7 +69,7 @@ def encode_filter_entry(record: FilterRecord) -> bytes:
 
 
 def encode_filter(record: FilterRecord) -> bytes:
-    """One of them, as 321 tells it."""
+    """One group's filter, as 321 tells it."""
     return encode(_to_wire(record))
 
 
@@ -88,7 +88,7 @@ def _to_wire(record: FilterRecord) -> _FilterWire:
 
 
 def decode_filters(data: bytes) -> list[FilterRecord]:
-    """BadBody when it is not such a table; entries without an expression are left out."""
+    """The filters of a table; BadBody when it is none; entries without an expression are left out."""
     records: list[FilterRecord] = []
     for topic, groups in (load_as(_decoder, data).filter_data_by_topic or {}).items():
         if groups is None:

@@ -1,7 +1,7 @@
 """Consumer groups as JSON: one (200), a broker's table with its version (201, its file), names (300)."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -9,11 +9,11 @@ from rocketeer.errors import BadBody
 from rocketeer.model.data_version import DataVersion
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.protocol.bodies.long_body import encoding_list
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
+from rocketeer.protocol.bodies.wire import EntriesBody, Wire, decoder, encode, load_as, load_request
 from rocketeer.steps import Steps
 
 
-class GroupTable(NamedTuple):
+class GroupTableBody(NamedTuple):
     """A broker's consumer groups by name."""
 
     groups: dict[str, SubscriptionGroup]
@@ -30,6 +30,9 @@ class _GroupListWire(Wire):
 
 
 _group_decoder = decoder(SubscriptionGroup)
+GROUP_ENTRIES: Final = EntriesBody(b"subscriptionGroupTable")
+"""The body of 201."""
+
 _table_decoder = decoder(_GroupTableWire)
 _list_decoder = decoder(_GroupListWire)
 
@@ -45,23 +48,7 @@ def decode_group(data: bytes) -> SubscriptionGroup:
     return group
 
 
-def encode_group_entry(group: SubscriptionGroup) -> bytes:
-    """What stands for one group in a table; `join_group_table` makes the table of them."""
-    return encode(group.name) + b":" + encode(group)
-
-
-def join_group_table(entries: Iterable[bytes], version: DataVersion) -> bytes:
-    """The body of 201: only the groups that changed must be encoded again."""
-    begin, end = group_table_ends(version)
-    return b"%b%b%b" % (begin, b",".join(entries), end)
-
-
-def group_table_ends(version: DataVersion) -> tuple[bytes, bytes]:
-    """What stands before and behind the entries of a table."""
-    return b'{"subscriptionGroupTable":{', b'},"dataVersion":%b}' % encode(version)
-
-
-def decode_group_table(data: bytes) -> GroupTable:
+def decode_group_table(data: bytes) -> GroupTableBody:
     wire = load_as(_table_decoder, data)
     table = wire.subscription_group_table or {}
     groups = {
@@ -69,7 +56,7 @@ def decode_group_table(data: bytes) -> GroupTable:
         for name, group in table.items()
         if group is not None
     }
-    return GroupTable(groups, wire.data_version or DataVersion())
+    return GroupTableBody(groups, wire.data_version or DataVersion())
 
 
 def encoding_group_list(groups: Iterable[str]) -> Steps[bytes]:

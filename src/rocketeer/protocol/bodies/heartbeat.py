@@ -9,9 +9,9 @@ from msgspec import field
 from rocketeer.errors import BadBody
 from rocketeer.model.subscription import ConsumeFromWhere, ConsumeType, MessageModel, Subscription
 from rocketeer.protocol.bodies.subscription import (
-    ToldSubscription,
+    RawSubscription,
     reading_subscription,
-    telling_subscription,
+    subscription_wire,
 )
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_request, loading_request
 from rocketeer.steps import Steps, finish
@@ -54,7 +54,7 @@ class _ConsumerWire(Wire):
     consume_type: str | int | None = None
     message_model: str | int | None = None
     consume_from_where: str | int | None = None
-    subscription_data_set: list[ToldSubscription] | None = None
+    subscription_data_set: list[RawSubscription] | None = None
     unit_mode: bool = False
 
 
@@ -71,7 +71,7 @@ class _HeartbeatWire(Wire):
 class _CheckWire(Wire):
     client_id: str
     group: str
-    subscription_data: ToldSubscription
+    subscription_data: RawSubscription
 
 
 _heartbeat_decoder = decoder(_HeartbeatWire)
@@ -110,7 +110,7 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
                     str(consumer.consume_type),
                     str(consumer.message_model),
                     str(consumer.consume_from_where),
-                    [telling_subscription(item) for item in consumer.subscriptions],
+                    [subscription_wire(item) for item in consumer.subscriptions],
                     consumer.unit_mode,
                 )
                 for consumer in heartbeat.consumers
@@ -139,16 +139,12 @@ class HeartbeatParts:
         return {*self.producer_groups, *(consumer.group_name for consumer in self._consumers)}
 
     def topics_and_kinds(self) -> tuple[set[str], set[str]]:
-        """Of all subscriptions and their expressions."""
+        """The topics of all subscriptions, and their expression types."""
         told = [item for consumer in self._consumers for item in consumer.subscription_data_set or ()]
         return {item.topic for item in told}, {item.expression_type or "" for item in told}
 
-    def consumers(self) -> list[ConsumerData]:
-        """Raises BadBody at the first that cannot be understood."""
-        return finish(self.reading_consumers())
-
     def reading_consumers(self) -> Steps[list[ConsumerData]]:
-        """The same in steps."""
+        """Read the consumers one by one; raises BadBody at the first that cannot be understood."""
         consumers = []
         for wire in self._consumers:
             subscriptions: list[Subscription] = []
@@ -163,13 +159,8 @@ def opening_heartbeat(data: bytes) -> Steps[HeartbeatParts]:
     return HeartbeatParts((yield from loading_request(_heartbeat_decoder, data)))
 
 
-def decode_heartbeat(data: bytes) -> Heartbeat:
-    parts = finish(opening_heartbeat(data))
-    return Heartbeat(parts.client_id, tuple(parts.producer_groups), tuple(parts.consumers()))
-
-
 def encode_client_check(check: ClientCheck) -> bytes:
-    return encode(_CheckWire(check.client_id, check.group, telling_subscription(check.subscription)))
+    return encode(_CheckWire(check.client_id, check.group, subscription_wire(check.subscription)))
 
 
 def decode_client_check(data: bytes) -> ClientCheck:

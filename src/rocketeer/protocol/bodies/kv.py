@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 
 
-class _TableWire(Wire):
+class _KvTableWire(Wire):
     table: dict[str, str | None] | None = None
 
 
-_decoder = decoder(_TableWire)
+_decoder = decoder(_KvTableWire)
 
 
 def encode_kv_table(table: Mapping[str, str]) -> bytes:
-    return encode(_TableWire(dict(table)))
+    return encode(_KvTableWire(dict(table)))
 
 
 def decode_kv_table(data: bytes) -> dict[str, str]:

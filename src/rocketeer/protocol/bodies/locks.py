@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rocketeer.model.java_types import I32, java
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, loading_request
-from rocketeer.steps import Steps, finish
+from rocketeer.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,6 @@ def encode_lock_request(request: LockRequest) -> bytes:
     return encode(
         _LockRequestWire(request.consumer_group, request.client_id, _to_wire(sorted(request.queues)))
     )
-
-
-def decode_lock_request(data: bytes) -> LockRequest:
-    wire = finish(loading_request(_request_decoder, data))
-    return LockRequest(wire.consumer_group, wire.client_id, _from_wire(wire.mq_set))
 
 
 class LockParts:

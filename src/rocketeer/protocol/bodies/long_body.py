@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketeer.errors import FrameTooLarge
 from rocketeer.protocol.bodies.wire import encode
-from rocketeer.protocol.frame import FILLED_BYTES, FRAME_BYTES_MAX, Filling
+from rocketeer.protocol.frame import FILLED_BYTES, FRAME_BYTES_MAX, PieceBuffer
 from rocketeer.steps import Steps, finish
 
 _PIECES_MAX = 256
@@ -30,7 +30,7 @@ class LongBody:
         self._pending = self._size = 0
 
     def write(self, piece: bytes) -> None:
-        """Raises FrameTooLarge: nobody could be told all of it."""
+        """Add a piece. Raises FrameTooLarge: nobody could be told all of it."""
         self._pieces.append(piece)
         self._pending += len(piece)
         if len(self._pieces) == _PIECES_MAX or self._pending >= _PENDING_BYTES_MAX:
@@ -49,15 +49,15 @@ class LongBody:
         return finish(self.joining())
 
     def joining(self) -> Steps[bytes]:
-        """The same in steps."""
+        """Return the whole body, joined in steps."""
         self._join()
         if self._size < FILLED_BYTES:
             return b"".join(self._joined)
-        filling = Filling(self._size)  # megabytes of fresh memory are no matter of one step
+        buffer = PieceBuffer(self._size)  # megabytes of fresh memory are no matter of one step
         for joined in self._joined:
-            filling.fill(joined, 0)
+            buffer.fill(joined, 0)
             yield
-        whole = filling.whole()
+        whole = buffer.whole()
         assert whole is not None
         return whole
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from rocketeer.model.java_types import I32, I64
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.java_types import I32, LogOffsetI64, QueueOffsetI64
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol import fastjson
 from rocketeer.protocol.bodies.long_body import LongBody
@@ -26,62 +26,61 @@ _ENTRY_BYTES_MAX: Final = 1 << 11
 """Of one queue and its offset, in what is read in steps."""
 
 
-class _ConsumersWire(Wire):
-    offset_table: dict[str, dict[I32, I64]] | None = None
+class _ConsumerTableWire(Wire):
+    offset_table: dict[str, dict[I32, QueueOffsetI64]] | None = None
 
 
 class _LevelsWire(Wire):
-    offset_table: dict[I32, I64] | None = None
-    log_offset: I64 | None = None
+    offset_table: dict[I32, QueueOffsetI64] | None = None
+    log_offset: LogOffsetI64 | None = None
 
 
 class _QueuesWire(Wire):
-    offset_table: dict[str, I64] | None = None
+    offset_table: dict[str, QueueOffsetI64] | None = None
 
 
 class _StatusWire(Wire):
-    message_queue_table: dict[str, I64] | None = None
-    consumer_table: dict[str, dict[str, I64]] | None = None
+    message_queue_table: dict[str, QueueOffsetI64] | None = None
+    consumer_table: dict[str, dict[str, QueueOffsetI64]] | None = None
 
 
 class _CorrectionsWire(Wire):
-    correction_offsets: dict[I32, I64] | None = None
+    correction_offsets: dict[I32, QueueOffsetI64] | None = None
 
 
-_consumers_decoder = decoder(_ConsumersWire)
+_consumers_decoder = decoder(_ConsumerTableWire)
 _levels_decoder = decoder(_LevelsWire)
 _queues_decoder = decoder(_QueuesWire)
 _status_decoder = decoder(_StatusWire)
 _corrections_decoder = decoder(_CorrectionsWire)
 
 
-def decode_consumer_offsets(data: bytes) -> dict[str, dict[int, int]]:
+def decode_consumer_offsets(data: bytes) -> dict[str, dict[int, QueueOffset]]:
     """`topic@group` -> queue id -> offset."""
     return load_as(_consumers_decoder, data).offset_table or {}
 
 
-def encode_delay_offsets(table: Mapping[int, int], log_offset: LogOffset | None = None) -> bytes:
+def encode_delay_offsets(table: Mapping[int, QueueOffset], log_offset: LogOffset | None = None) -> bytes:
     """Delay level -> offset in its queue; ours: also where the log ended when this was so (Java ignores it)."""
     where = {} if log_offset is None else {"logOffset": log_offset}
     return fastjson.dumps_bare({"offsetTable": table, **where})
 
 
-def decode_delay_offsets(data: bytes) -> dict[int, int]:
+def decode_delay_offsets(data: bytes) -> dict[int, QueueOffset]:
     return load_as(_levels_decoder, data).offset_table or {}
 
 
 def decode_delay_log_offset(data: bytes) -> LogOffset | None:
     """Where the log ended when the table was written; None if Java wrote it."""
-    log_offset = load_as(_levels_decoder, data).log_offset
-    return None if log_offset is None else LogOffset(log_offset)
+    return load_as(_levels_decoder, data).log_offset
 
 
-def encode_queue_offsets(table: Mapping[MessageQueue, int]) -> bytes:
+def encode_queue_offsets(table: Mapping[MessageQueue, QueueOffset]) -> bytes:
     """Queue -> offset; the queues stand as keys, which only fastjson reads."""
     return finish(encoding_queue_offsets(table))
 
 
-def encoding_queue_offsets(table: Mapping[MessageQueue, int]) -> Steps[bytes]:
+def encoding_queue_offsets(table: Mapping[MessageQueue, QueueOffset]) -> Steps[bytes]:
     """The same in steps: a topic may have very many queues."""
     entries = ((queue, b"%d" % offset) for queue, offset in table.items())
     body = LongBody()
@@ -91,26 +90,22 @@ def encoding_queue_offsets(table: Mapping[MessageQueue, int]) -> Steps[bytes]:
     return (yield from body.joining())
 
 
-def decode_queue_offsets(data: bytes) -> dict[MessageQueue, int]:
+def decode_queue_offsets(data: bytes) -> dict[MessageQueue, QueueOffset]:
     return _queues(load_queue_keyed(_queues_decoder, data).offset_table)
 
 
-def encode_member_status(table: Mapping[MessageQueue, int]) -> bytes:
+def encode_member_status(table: Mapping[MessageQueue, QueueOffset]) -> bytes:
     """The answer to 221: how far one member is in its queues."""
     return b'{"consumerTable":{},"messageQueueTable":%b}' % _by_queue(table)
 
 
-def decode_member_status(data: bytes) -> dict[MessageQueue, int]:
-    return _queues(load_queue_keyed(_status_decoder, data).message_queue_table)
-
-
-def reading_member_status(data: bytes) -> Steps[dict[MessageQueue, int]]:
-    """As `decode_member_status`, in steps. A large one is taken as RocketMQ's clients and ours write it; what is
+def reading_member_status(data: bytes) -> Steps[dict[MessageQueue, QueueOffset]]:
+    """How far one member is in its queues. A large table is taken as RocketMQ's clients and ours write it; what is
     written otherwise in it is passed over."""
     if len(data) <= _READ_AT_ONCE:
         wire = yield from loading_queue_keyed(_status_decoder, data)
         return _queues(wire.message_queue_table)
-    table: dict[MessageQueue, int] = {}
+    table: dict[MessageQueue, QueueOffset] = {}
     at = 0
     while at < len(data):
         end = at + _READ_AT_ONCE
@@ -120,14 +115,14 @@ def reading_member_status(data: bytes) -> Steps[dict[MessageQueue, int]]:
             queue = MessageQueue(
                 topic.decode("utf-8", "replace"), broker_name.decode("utf-8", "replace"), int(queue_id)
             )
-            table[queue] = int(offset)
+            table[queue] = QueueOffset(int(offset))
             last = found.end()
         at = max(last, end - _ENTRY_BYTES_MAX)
         yield
     return table
 
 
-def encoding_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -> Steps[bytes]:
+def encoding_members_status(members: Mapping[str, Mapping[MessageQueue, QueueOffset]]) -> Steps[bytes]:
     """The answer to 223: client id -> how far it is. In steps."""
     body = LongBody()
     body.write(b'{"consumerTable":{')
@@ -140,24 +135,24 @@ def encoding_members_status(members: Mapping[str, Mapping[MessageQueue, int]]) -
     return (yield from body.joining())
 
 
-def decode_members_status(data: bytes) -> dict[str, dict[MessageQueue, int]]:
+def decode_members_status(data: bytes) -> dict[str, dict[MessageQueue, QueueOffset]]:
     table = load_queue_keyed(_status_decoder, data).consumer_table or {}
     return {client_id: _queues(offsets) for client_id, offsets in table.items()}
 
 
-def encode_corrections(table: Mapping[int, int]) -> bytes:
+def encode_corrections(table: Mapping[int, QueueOffset]) -> bytes:
     """The answer to 308: queue id -> how far back other groups are."""
     # In C, for there may be very many, and then without the quotes that JSON wants.
     return b'{"correctionOffsets":%b}' % msgspec.json.encode(dict(table)).translate(None, b'"')
 
 
-def decode_corrections(data: bytes) -> dict[int, int]:
+def decode_corrections(data: bytes) -> dict[int, QueueOffset]:
     return load_as(_corrections_decoder, data).correction_offsets or {}
 
 
-def _by_queue(table: Mapping[MessageQueue, int]) -> bytes:
+def _by_queue(table: Mapping[MessageQueue, QueueOffset]) -> bytes:
     return encode_queue_keyed((queue, b"%d" % offset) for queue, offset in table.items())
 
 
-def _queues(table: Mapping[str, int] | None) -> dict[MessageQueue, int]:
+def _queues(table: Mapping[str, QueueOffset] | None) -> dict[MessageQueue, QueueOffset]:
     return {queue_of(key): offset for key, offset in (table or {}).items()}

@@ -6,11 +6,11 @@ from rocketeer.config.properties import parse_properties, properties_text
 from rocketeer.errors import ConfigError
 
 
-def encode_properties(properties: Mapping[str, str]) -> bytes:
+def encode_settings(properties: Mapping[str, str]) -> bytes:
     return properties_text(properties).encode()
 
 
-def decode_properties(body: bytes) -> dict[str, str]:
+def decode_settings(body: bytes) -> dict[str, str]:
     """The keys and values; raises ConfigError for what is no such text."""
     try:
         return {entry.key: entry.value.rstrip() for entry in parse_properties(body.decode())}

@@ -23,9 +23,9 @@ from rocketeer.model.java_types import I32
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.data_version import decode_data_version, encode_data_version
 from rocketeer.protocol.bodies.topics import (
-    TopicTable,
+    TOPIC_ENTRIES,
+    TopicTableBody,
     TopicTableWire,
-    join_topic_table,
     named,
     table_from_wire,
 )
@@ -46,7 +46,7 @@ OPENED_AT_ONCE_BYTES: Final = 256 * 1024
 INT = struct.Struct(">i")
 
 
-class Registration(NamedTuple):
+class RegistrationBody(NamedTuple):
     """A broker's topics; `filter_servers` belongs to a feature long gone, and is empty."""
 
     configs: dict[str, TopicConfig]
@@ -65,7 +65,7 @@ class _RawTableWire(Wire):
 
 
 class _RawRegistrationWire(Wire):
-    """With the topics not looked at yet."""
+    """A registration whose topics are not decoded yet."""
 
     topic_config_serialize_wrapper: _RawTableWire | None = None
 
@@ -104,30 +104,30 @@ def encode_registration(
 
 
 def join_registration(entries: Iterable[bytes], version: DataVersion) -> bytes:
-    """The same bytes as `encode_registration` without compression, of what `encode_topic_entry` gave."""
-    return b'{"topicConfigSerializeWrapper":%b,"filterServerList":[]}' % join_topic_table(entries, version)
+    """The same bytes as `encode_registration` without compression, of what `encode_entry` gave."""
+    return b'{"topicConfigSerializeWrapper":%b,"filterServerList":[]}' % TOPIC_ENTRIES.join(entries, version)
 
 
 def _put(pieces: list[bytes], piece: bytes) -> None:
     pieces += (INT.pack(len(piece)), piece)
 
 
-def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[Registration]:
-    """A topic a step: there may be very many. Raises BadBody."""
+def reading_registration(body: bytes, *, compressed: bool = False) -> Steps[RegistrationBody]:
+    """Read the body of 103, a topic a step: there may be very many. Raises BadBody."""
     if compressed:
         opened = yield from _opening(body)
         return (yield from _reading_opened(opened))
     if len(body) <= REWRITE_BYTES_MAX:
         wire = yield from loading_request(_decoder, body)
         table = table_from_wire(wire.topic_config_serialize_wrapper or TopicTableWire())
-        return Registration(table.configs, table.version, wire.filter_server_list or [])
+        return RegistrationBody(table.configs, table.version, wire.filter_server_list or [])
     outer = load_request(_raw_decoder, body)
     yield
     table = yield from _reading_table(outer.topic_config_serialize_wrapper or _RawTableWire())
-    return Registration(table.configs, table.version, [])
+    return RegistrationBody(table.configs, table.version, [])
 
 
-def reading_topic_table(body: bytes) -> Steps[TopicTable]:
+def reading_topic_table(body: bytes) -> Steps[TopicTableBody]:
     """A bare table of topics, which brokers before V3_0_11 tell, a topic a step."""
     if len(body) <= REWRITE_BYTES_MAX:
         return table_from_wire((yield from loading_request(_table_decoder, body)))
@@ -136,14 +136,14 @@ def reading_topic_table(body: bytes) -> Steps[TopicTable]:
     return (yield from _reading_table(raw))
 
 
-def _reading_table(raw: _RawTableWire) -> Steps[TopicTable]:
+def _reading_table(raw: _RawTableWire) -> Steps[TopicTableBody]:
     configs: dict[str, TopicConfig] = {}
     for name, entry in (raw.topic_config_table or {}).items():
         text = bytes(entry)  # no Raw equals the bytes it holds
         if text != b"null":
             configs[name] = named(load_request(_topic_decoder, text), name)
         yield
-    return TopicTable(configs, raw.data_version or DataVersion())
+    return TopicTableBody(configs, raw.data_version or DataVersion())
 
 
 def _opening(body: bytes) -> Steps[bytes]:
@@ -166,7 +166,7 @@ def _opening(body: bytes) -> Steps[bytes]:
     return b"".join(parts)
 
 
-def _reading_opened(opened: bytes) -> Steps[Registration]:
+def _reading_opened(opened: bytes) -> Steps[RegistrationBody]:
     version_bytes, at = _take(opened, 0)
     version = decode_data_version(version_bytes)
     count, at = _take_int(opened, at)
@@ -179,7 +179,7 @@ def _reading_opened(opened: bytes) -> Steps[Registration]:
         configs[topic.name] = topic
         yield
     names, at = _take(opened, at)
-    return Registration(
+    return RegistrationBody(
         configs, version, [] if len(names) > REWRITE_BYTES_MAX else load_request(_names_decoder, names)
     )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.bodies.wire import decoder, encode, load_as
 
 
@@ -16,7 +17,7 @@ class Replica:
     is_leader: bool = False
     is_in_sync: bool = False
     """It has every confirmed message: it can be elected."""
-    log_end: int | None = None
+    log_end: LogOffset | None = None
     """Where its log ends, as far as it has acknowledged it; only the leader knows that of others."""
 
 
@@ -35,7 +36,7 @@ class ReplicaGroup:
     """`groupMembers`: how many there are meant to be."""
     min_in_sync: int
     """So many must have a message before it is acknowledged."""
-    confirmed: int
+    confirmed: LogOffset
     """Everything below this place of the log is with every in-sync member, as far as the one asked knows."""
     age_ms: int
     """How long ago etcd was read; it is read five times a second unless it does not answer."""

@@ -74,7 +74,7 @@ def _queue(queue: QueueData) -> dict[str, Any]:
 
 
 def encoding_route(route: Route, *, strict: bool) -> Steps[bytes]:
-    """A broker a step: there may be very many.
+    """Encode it, a broker a step: there may be very many.
 
     `strict` for clients of version V4_9_4 and later or that ask for it; others know bare broker ids.
     """
@@ -107,7 +107,7 @@ def decode_route(data: bytes) -> Route:
 def encoding_cluster_info(
     brokers: Iterable[tuple[str, BrokerData]], clusters: Mapping[str, list[str]]
 ) -> Steps[bytes]:
-    """A broker a step: there may be very many."""
+    """Encode it, a broker a step: there may be very many."""
     entries = []
     for name, broker in brokers:
         entries.append(b"%b:%b" % (fastjson.dumps(name), fastjson.dumps_bare(_broker(broker, strict=False))))

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rocketeer.model.java_types import I32, I64, JavaValue, java
+from rocketeer.model.java_types import I32, I64, JavaValue, QueueOffsetI64, java
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.queue_keys import encode_queue_keyed, load_queue_keyed, queue_of
@@ -18,13 +19,13 @@ from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as
 class HeldQueue(JavaValue, frozen=True):
     """A queue in a consumer's hands."""
 
-    commit_offset: I64 = 0
-    cached_min_offset: I64 = java("cachedMsgMinOffset", 0)
-    cached_max_offset: I64 = java("cachedMsgMaxOffset", 0)
+    commit_offset: QueueOffsetI64 = QueueOffset(0)
+    cached_min_offset: QueueOffsetI64 = java("cachedMsgMinOffset", 0)
+    cached_max_offset: QueueOffsetI64 = java("cachedMsgMaxOffset", 0)
     cached_count: I32 = java("cachedMsgCount", 0)
     cached_mib: I32 = java("cachedMsgSizeInMiB", 0)
-    in_transaction_min_offset: I64 = java("transactionMsgMinOffset", 0)
-    in_transaction_max_offset: I64 = java("transactionMsgMaxOffset", 0)
+    in_transaction_min_offset: QueueOffsetI64 = java("transactionMsgMinOffset", 0)
+    in_transaction_max_offset: QueueOffsetI64 = java("transactionMsgMaxOffset", 0)
     in_transaction_count: I32 = java("transactionMsgCount", 0)
     locked: bool = False
     unlock_tries: I64 = java("tryUnlockTimes", 0)
@@ -88,7 +89,7 @@ _direct_decoder = decoder(_DirectWire)
 
 
 def encode_running_info(info: RunningInfo) -> bytes:
-    """The queues stand as keys, which only fastjson reads."""
+    """The body of 307; the queues stand as keys, which only fastjson reads."""
     parts = [
         b'"mqTable":' + encode_queue_keyed((queue, encode(each)) for queue, each in info.queues.items()),
         b'"properties":' + encode(dict(info.properties)),

@@ -27,7 +27,7 @@ class SubscriptionWire(Wire):
     class_filter: bool = java("classFilterMode", False)
 
 
-class ToldSubscription(Wire):
+class RawSubscription(Wire):
     """The same, as a client tells it: of tags and codes there may be very many, so they are not read yet."""
 
     topic: str
@@ -67,9 +67,9 @@ def subscription_from_wire(wire: SubscriptionWire) -> Subscription:
     )
 
 
-def telling_subscription(subscription: Subscription) -> ToldSubscription:
+def subscription_wire(subscription: Subscription) -> RawSubscription:
     wire = subscription_to_wire(subscription)
-    return ToldSubscription(
+    return RawSubscription(
         wire.topic,
         wire.sub_string,
         wire.expression_type,
@@ -80,8 +80,8 @@ def telling_subscription(subscription: Subscription) -> ToldSubscription:
     )
 
 
-def reading_subscription(wire: ToldSubscription) -> Steps[Subscription]:
-    """Raises BadBody for tags or codes that are none."""
+def reading_subscription(wire: RawSubscription) -> Steps[Subscription]:
+    """Read a subscription, in steps; raises BadBody for tags or codes that are none."""
     tags: frozenset[str] = _read(_tags_decoder, wire.tags_set)
     yield
     codes: frozenset[int] = _read(_codes_decoder, wire.code_set)
@@ -101,7 +101,7 @@ def reading_subscription(wire: ToldSubscription) -> Steps[Subscription]:
 
 
 def _bytes_of(texts: Iterable[str]) -> int:
-    """One strange letter makes every character of a text take four bytes."""
+    """Bytes of a text in memory: one strange letter makes every character take four."""
     return sum(map(getsizeof, texts))
 
 

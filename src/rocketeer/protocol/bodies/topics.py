@@ -1,7 +1,7 @@
 """Topics as JSON: one, a broker's table with its version (21, its file), lists of names (206, 224 ...)."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -9,11 +9,11 @@ from rocketeer.model.data_version import DataVersion
 from rocketeer.model.java_types import java
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.long_body import encoding_list
-from rocketeer.protocol.bodies.wire import Wire, decoder, encode, load_as, load_request
+from rocketeer.protocol.bodies.wire import EntriesBody, Wire, decoder, encode, load_as, load_request
 from rocketeer.steps import Steps, finish
 
 
-class TopicTable(NamedTuple):
+class TopicTableBody(NamedTuple):
     """A broker's topics by name."""
 
     configs: dict[str, TopicConfig]
@@ -39,38 +39,25 @@ class _TopicListWire(Wire, omit_defaults=True):
     broker_address: str | None = java("brokerAddr", None)
 
 
+TOPIC_ENTRIES: Final = EntriesBody(b"topicConfigTable")
+"""The body of 21."""
+
 _table_decoder = decoder(TopicTableWire)
 _list_decoder = decoder(_TopicListWire)
 
 
 def named(topic: TopicConfig, name: str) -> TopicConfig:
-    """With `name`, its key in a table, for senders that leave the name out."""
+    """The topic with `name`, its key in a table, for senders that leave the name out."""
     return topic if topic.name else structs.replace(topic, name=name)
 
 
-def table_from_wire(wire: TopicTableWire) -> TopicTable:
+def table_from_wire(wire: TopicTableWire) -> TopicTableBody:
     table = wire.topic_config_table or {}
     configs = {name: named(topic, name) for name, topic in table.items() if topic is not None}
-    return TopicTable(configs, wire.data_version or DataVersion())
+    return TopicTableBody(configs, wire.data_version or DataVersion())
 
 
-def encode_topic_entry(topic: TopicConfig) -> bytes:
-    """What stands for one topic in a table; `join_topic_table` makes the table of them."""
-    return encode(topic.name) + b":" + encode(topic)
-
-
-def join_topic_table(entries: Iterable[bytes], version: DataVersion) -> bytes:
-    """The body of 21: only the topics that changed must be encoded again."""
-    begin, end = topic_table_ends(version)
-    return b"%b%b%b" % (begin, b",".join(entries), end)
-
-
-def topic_table_ends(version: DataVersion) -> tuple[bytes, bytes]:
-    """What stands before and behind the entries of a table."""
-    return b'{"topicConfigTable":{', b'},"dataVersion":%b}' % encode(version)
-
-
-def decode_topic_table(data: bytes) -> TopicTable:
+def decode_topic_table(data: bytes) -> TopicTableBody:
     return table_from_wire(load_request(_table_decoder, data))
 
 

@@ -1,9 +1,14 @@
 """What the bodies share: how a struct under Java's names is declared, read and written."""
 
-from typing import Final, TypeVar
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from rocketeer.errors import BadBody
+from rocketeer.model.data_version import DataVersion
+from rocketeer.model.group import SubscriptionGroup
+from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol import fastjson
 from rocketeer.steps import Steps
 
@@ -26,6 +31,43 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 encode = msgspec.json.Encoder().encode
 load_as = fastjson.load_as
+
+
+def load_with_nulls(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    """As `load_as`, for values whose texts Java may leave null: a field that is null counts as left out."""
+    try:
+        return load_as(decoder, data)
+    except BadBody:
+        try:
+            return msgspec.convert(_without_nulls(fastjson.loads(data)), decoder.type, strict=False)
+        except (msgspec.ValidationError, RecursionError) as why:
+            raise BadBody(f"body of {len(data)} bytes is not what its code asks for: {why}") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+class EntriesBody:
+    """A table of named values with its version: only entries that changed must be encoded again."""
+
+    def __init__(self, field: bytes) -> None:
+        self._begin = b'{"%b":{' % field
+
+    def ends(self, version: DataVersion) -> tuple[bytes, bytes]:
+        """What stands before and behind the entries."""
+        return self._begin, b'},"dataVersion":%b}' % encode(version)
+
+    def join(self, entries: Iterable[bytes], version: DataVersion) -> bytes:
+        begin, end = self.ends(version)
+        return b"%b%b%b" % (begin, b",".join(entries), end)
+
+
+def encode_entry(value: TopicConfig | SubscriptionGroup) -> bytes:
+    """What stands for one of them in a table."""
+    return encode(value.name) + b":" + encode(value)
 
 
 def load_request(decoder: msgspec.json.Decoder[T], data: bytes) -> T:

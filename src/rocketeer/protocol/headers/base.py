@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from rocketeer.errors import BadHeader
-from rocketeer.model.java_types import I32, I64
+from rocketeer.model.java_types import I32, I64, LogOffsetI64, QueueOffsetI64
 
-__all__ = ["I32", "I64", "Header", "decode_header", "encode_header"]
+__all__ = ["I32", "I64", "Header", "LogOffsetI64", "QueueOffsetI64", "decode_header", "encode_header"]
 
 
 class Header(msgspec.Struct, rename="camel", gc=False):

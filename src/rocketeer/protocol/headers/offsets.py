@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from rocketeer.protocol.headers.base import I32, I64, Header
+from rocketeer.protocol.headers.base import I32, I64, Header, QueueOffsetI64
 
 
 class QueryConsumerOffsetHeader(Header):
@@ -19,7 +19,7 @@ class UpdateConsumerOffsetHeader(Header):
     consumer_group: str
     topic: str
     queue_id: I32
-    commit_offset: I64
+    commit_offset: QueueOffsetI64
 
 
 class SearchOffsetHeader(Header):
@@ -40,7 +40,7 @@ class QueueHeader(Header):
 class OffsetReplyHeader(Header):
     """The reply to 14, 29, 30 and 31."""
 
-    offset: I64
+    offset: QueueOffsetI64
 
 
 class EarliestStoreTimeReplyHeader(Header):

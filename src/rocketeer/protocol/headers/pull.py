@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from rocketeer.protocol.headers.base import I32, I64, Header
+from rocketeer.protocol.headers.base import I32, I64, Header, QueueOffsetI64
 
 
 class PullMessageHeader(Header):
@@ -11,10 +11,10 @@ class PullMessageHeader(Header):
     consumer_group: str
     topic: str
     queue_id: I32
-    queue_offset: I64
+    queue_offset: QueueOffsetI64
     max_count: I32 = field(name="maxMsgNums")
     sys_flag: I32
-    commit_offset: I64
+    commit_offset: QueueOffsetI64
     suspend_ms: I64 = field(name="suspendTimeoutMillis")
     sub_version: I64
     subscription: str | None = None
@@ -27,6 +27,6 @@ class PullMessageReplyHeader(Header):
     """The reply to 11."""
 
     suggest_broker_id: I64 = field(name="suggestWhichBrokerId")
-    next_offset: I64 = field(name="nextBeginOffset")
-    min_offset: I64
-    max_offset: I64
+    next_offset: QueueOffsetI64 = field(name="nextBeginOffset")
+    min_offset: QueueOffsetI64
+    max_offset: QueueOffsetI64

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from rocketeer.protocol.headers.base import I32, I64, Header
+from rocketeer.protocol.headers.base import I32, I64, Header, LogOffsetI64
 
 
 class QueryMessageHeader(Header):
@@ -20,11 +20,11 @@ class QueryMessageReplyHeader(Header):
     """The reply to 12."""
 
     index_last_ms: I64 = field(name="indexLastUpdateTimestamp")
-    index_last_offset: I64 = field(name="indexLastUpdatePhyoffset")
+    index_last_offset: LogOffsetI64 = field(name="indexLastUpdatePhyoffset")
 
 
 class ViewMessageHeader(Header):
     """33 VIEW_MESSAGE_BY_ID."""
 
-    offset: I64
+    offset: LogOffsetI64
     topic: str | None = None

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from rocketeer.protocol.headers.base import I32, I64, Header
+from rocketeer.protocol.headers.base import I32, I64, Header, LogOffsetI64, QueueOffsetI64
 
 
 class SendMessageHeader(Header):
@@ -48,7 +48,7 @@ class SendMessageReplyHeader(Header):
 
     msg_id: str
     queue_id: I32
-    queue_offset: I64
+    queue_offset: QueueOffsetI64
     transaction_id: str | None = None
     region: str | None = field(default=None, name="MSG_REGION")
     trace_on: str | None = field(default=None, name="TRACE_ON")
@@ -58,7 +58,7 @@ class SendMessageReplyHeader(Header):
 class ConsumerSendMsgBackHeader(Header):
     """36 CONSUMER_SEND_MSG_BACK."""
 
-    offset: I64
+    offset: LogOffsetI64
     group: str
     delay_level: I32
     origin_msg_id: str | None = None

@@ -14,14 +14,14 @@ from rocketeer.spark.bench.measuring import rates_in_turn, report
 from rocketeer.spark.jobs.archive.command import ArchiveTerms, archive
 from rocketeer.spark.jobs.audit.command import audit
 
-Work: TypeAlias = Callable[[], None]
+JobRun: TypeAlias = Callable[[], None]
 
 COPY: Final = "parquet copy"
 ARCHIVE: Final = "archive"
 AUDIT: Final = "audit"
 
 
-def jobs(spark: SparkSession, plan: dict[str, Any], folder: Path) -> dict[str, Work]:
+def jobs(spark: SparkSession, plan: dict[str, Any], folder: Path) -> dict[str, JobRun]:
     """Name -> what one round does. A new job's figure is one more entry here."""
     rows, copied, lake = folder / "rows", folder / "copied", folder / "lake"
 

@@ -52,7 +52,7 @@ def stream(spark: SparkSession, plan: dict[str, Any]) -> DataFrame:
     return reader.option("subscribe", plan["topic"]).load()
 
 
-class Sender:
+class KafkaSender:
     """Kafka's own producer, record by record."""
 
     def __init__(self, spark: SparkSession, plan: dict[str, Any]) -> None:

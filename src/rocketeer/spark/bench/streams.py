@@ -16,7 +16,7 @@ from rocketeer.model.message import Message
 from rocketeer.spark.bench import kafka
 from rocketeer.spark.bench.measuring import CpuMeter
 
-Place: TypeAlias = tuple[tuple[str, ...], int]
+CheckpointPosition: TypeAlias = tuple[tuple[str, ...], int]
 """The keys that lead to a queue's end in a checkpoint's offsets, and a message's offset in that queue."""
 BODY: Final = b"x" * 100
 SETTLE_S: Final = 10.0
@@ -59,7 +59,7 @@ def latencies_ms(spark: SparkSession, plan: dict[str, Any], name: str) -> list[f
     frame = _stream(spark, plan, pollInterval="10ms")
     with Producer("BENCH_SPARK", nameserver=plan["nameserver"]) as producer:
 
-        def send() -> Place:
+        def send() -> CheckpointPosition:
             result = producer.send(Message(topic, BODY))
             return (topic, result.queue.broker_name, str(result.queue.queue_id)), result.queue_offset
 
@@ -68,9 +68,9 @@ def latencies_ms(spark: SparkSession, plan: dict[str, Any], name: str) -> list[f
 
 def kafka_latencies_ms(spark: SparkSession, plan: dict[str, Any], name: str) -> list[float]:
     """Of messages through Spark's own source, sent one by one by Kafka's own producer."""
-    sender = kafka.Sender(spark, plan)
+    sender = kafka.KafkaSender(spark, plan)
 
-    def send() -> Place:
+    def send() -> CheckpointPosition:
         partition, offset = sender.send(BODY)
         return (plan["topic"], str(partition)), offset
 
@@ -96,7 +96,9 @@ def idle_percent(frame: DataFrame, plan: dict[str, Any], name: str) -> float:
     return round(percent, 1)
 
 
-def timed(frame: DataFrame, send: Callable[[], Place], plan: dict[str, Any], name: str) -> list[float]:
+def timed(
+    frame: DataFrame, send: Callable[[], CheckpointPosition], plan: dict[str, Any], name: str
+) -> list[float]:
     """From the call of `send` to the end of the micro-batch that has the message, one message every 20 ms."""
     query = _started(frame, plan, name)
     try:
@@ -134,7 +136,9 @@ def _end_at(offsets: Any, keys: tuple[str, ...]) -> int:
     return int(offsets)
 
 
-def _send_slowly(send: Callable[[], Place], seconds: float) -> list[tuple[float, Place]]:
+def _send_slowly(
+    send: Callable[[], CheckpointPosition], seconds: float
+) -> list[tuple[float, CheckpointPosition]]:
     end_s = time.monotonic() + seconds
     sent = []
     while time.monotonic() < end_s:

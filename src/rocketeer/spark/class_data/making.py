@@ -122,7 +122,7 @@ def make(java: Path) -> Archive:
 
 @contextmanager
 def _alone(log: Path) -> Iterator[None]:
-    """One process at a time; the log is gone when all went well."""
+    """Let one process at a time make an archive; the log is removed when all went well."""
     lock = os.open(log, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

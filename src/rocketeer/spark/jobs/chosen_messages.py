@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from rocketeer.errors import ConfigError, NoRoute
@@ -60,12 +61,10 @@ def known_queues(terms: TableTerms, topics: Sequence[str]) -> set[MessageQueue]:
         found |= {queue for queue in lake_offsets(terms.lake) if queue.topic in topics}
     live = terms.live
     for topic in topics if live is not None else ():
-        view = open_view(parse_options({**(live or {}), "subscribe": topic}, streaming=False))
-        try:
-            found |= view.queues()
-        except NoRoute:
-            if terms.lake is None:
-                raise
-        finally:
-            view.close()
+        with closing(open_view(parse_options({**(live or {}), "subscribe": topic}, streaming=False))) as view:
+            try:
+                found |= view.queues()
+            except NoRoute:
+                if terms.lake is None:
+                    raise
     return found

@@ -18,7 +18,7 @@ from rocketeer.spark.jobs.checkpoints import claim
 from rocketeer.spark.jobs.lake.folder import DEDUP
 from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.moments import parse_duration_ms
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.running import (
     Run,
     SinkOptionTexts,
@@ -34,7 +34,7 @@ from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_par
 from rocketeer.spark.jobs.topics import stream_queues
 from rocketeer.spark.jobs.transform import FOREVER
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
-from rocketeer.spark.source.columns import COLUMNS
+from rocketeer.spark.source.columns import COLUMNS, schema_text
 from rocketeer.spark.source.options import FORMAT
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ class DedupTerms:
         if not all_columns and self.by.lower() in _BY:
             wanted = {*_PLACE, *_OF_MESSAGES, "msgId", self.time}
         names = [name for name in COLUMNS if name in wanted]
-        schema = ", ".join(f"{name} {COLUMNS[name].simpleString()}" for name in names)
-        frame = spark.readStream.format(FORMAT).options(**options).schema(schema).load()
+        frame = spark.readStream.format(FORMAT).options(**options).schema(schema_text(names)).load()
         return _deduplicated(frame, self.by, self.within, self.time)
 
     def identity(self, to: str) -> dict[str, Any]:
@@ -208,7 +207,7 @@ def command(
         batch_interval(forever, interval, FOREVER),
         key_values("--option", option),
     )
-    progress = Progress("dedup", quiet=run.quiet)
+    progress = JobProgress("dedup", quiet=run.quiet)
     with run.spark("dedup") as spark, counting(spark) as counts:
         few_state_partitions(spark)
         if lake is not None:

@@ -39,7 +39,7 @@ def progress_line(
     return "  ".join(parts)
 
 
-class Progress:
+class JobProgress:
     """Shows how far a job is; with `quiet` it shows nothing."""
 
     def __init__(self, name: str, *, quiet: bool = False, out: TextIO | None = None) -> None:

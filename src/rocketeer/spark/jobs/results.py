@@ -22,16 +22,16 @@ CELL_CHARS_MAX: Final = 120
 NULL: Final = "NULL"
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
     PARQUET = "parquet"
 
 
-def check_target(form: Format, output: Path | None, overwrite: bool) -> None:
+def check_target(form: OutputFormat, output: Path | None, overwrite: bool) -> None:
     """Before anything runs: whether the result can go there."""
-    if form is Format.PARQUET and output is None:
+    if form is OutputFormat.PARQUET and output is None:
         raise ConfigError("Parquet needs a place: --output FOLDER")
     if output is None:
         return
@@ -42,17 +42,17 @@ def check_target(form: Format, output: Path | None, overwrite: bool) -> None:
 
 
 def write_result(
-    df: "DataFrame", form: Format, output: Path | None, *, rows_max: int, overwrite: bool
+    df: "DataFrame", form: OutputFormat, output: Path | None, *, rows_max: int, overwrite: bool
 ) -> int | None:
     """Run the query and write what it finds; how many rows, None if nobody counted."""
-    if form is Format.PARQUET:
+    if form is OutputFormat.PARQUET:
         assert output is not None, "check_target"
         df.write.mode("overwrite" if overwrite else "errorifexists").parquet(str(output))
         return None
     with _target(output) as out:
-        if form is Format.JSON:
+        if form is OutputFormat.JSON:
             return _write_json(df, out)
-        if form is Format.CSV:
+        if form is OutputFormat.CSV:
             return _write_csv(df, out)
         return _write_table(df, out, None if output is not None else rows_max)
 

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
+from rocketeer.option_groups import with_options
 from rocketeer.spark.failures import RUN_AGAIN, explain, interruption, our_error, quiet_errors
 from rocketeer.spark.jobs.moments import parse_duration_ms
 from rocketeer.spark.jobs.signals import Terminated, stopped_by_signals, take_ctrl_c
@@ -141,7 +142,6 @@ SourceOptionTexts: TypeAlias = Annotated[
 SinkOptionTexts: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the sink; may be repeated.")
 ]
-_OPTIONS: Final = [part for part in fields(Run) if part.init]
 
 
 def say(text: str) -> None:
@@ -182,30 +182,19 @@ def job_command(
 
 
 def _as_command(function: Callable[..., None], hint: str, over_loss: str) -> Callable[..., None]:
-    signature = inspect.signature(function)
-    hints = get_type_hints(function, include_extras=True)
-    first, *own = signature.parameters.values()
-    assert hints[first.name] is Run, f"{function.__qualname__} must begin with `run: Run`"
-    run_hints = get_type_hints(Run, include_extras=True)
-    shared = [
-        inspect.Parameter(
-            part.name, inspect.Parameter.KEYWORD_ONLY, default=part.default, annotation=run_hints[part.name]
-        )
-        for part in _OPTIONS
-    ]
-    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]
-
     @functools.wraps(function)
-    def command(**given: Any) -> None:
-        run = Run(**{part.name: given.pop(part.name) for part in _OPTIONS})
+    def guarded(run: Run, **given: Any) -> None:
         _with_clear_errors(
             lambda: function(run, **given),
             lambda: run.stopped_hint[0] if run.stopped_hint else hint,
             over_loss,
         )
 
-    command.__signature__ = inspect.Signature([*named, *shared])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in [*named, *shared]} | {"return": None}
+    command = with_options(guarded)
+    parameters = inspect.signature(command).parameters.values()
+    shared = {part.name for part in fields(Run)}
+    ordered = sorted(parameters, key=lambda parameter: parameter.name in shared)
+    command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     return command
 
 
@@ -232,7 +221,7 @@ def _with_clear_errors(work: Callable[[], None], hint: Callable[[], str], over_l
 
 
 def stop_work(spark: "SparkSession | None") -> None:
-    """Whatever Spark is doing for us."""
+    """Cancel all Spark jobs and streams of this session."""
     if spark is None:
         return
     with suppress(Exception):  # the JVM may be gone: then nothing runs any more

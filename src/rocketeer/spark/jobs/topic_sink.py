@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketeer.errors import ConfigError, NoBroker
+from rocketeer.errors import ConfigError
 from rocketeer.spark.sink.client import SinkClient
 from rocketeer.spark.sink.columns import IDENTITY, plan_columns
 from rocketeer.spark.sink.identity import identify_rows
@@ -62,10 +62,10 @@ class TopicSink:
         if not options.effectively_once:
             return
         for broker in sorted({queue.broker_name for queue in queues}):
-            address = client.routes.master(broker)
-            if address is None:
-                raise NoBroker(self.topic, broker, "has no master that is up")
-            if not client.thread.call(client.make(address, options.send_timeout_ms / 1000)).idempotent:
+            address = client.routes.master_for(self.topic, broker)
+            if not client.thread.call(
+                client.capabilities(address, options.send_timeout_ms / 1000)
+            ).idempotent:
                 raise ConfigError(
                     f"broker {broker} ({address}) would store a row again that is sent again: delivery "
                     f"{EFFECTIVELY_ONCE} needs Rocketeer brokers; choose {AT_LEAST_ONCE}"
@@ -81,7 +81,7 @@ class TopicSink:
 
 
 def triggered(writer: "DataStreamWriter", interval: str | None) -> "DataStreamWriter":
-    """`None`: what is there, then end. `0 seconds`: for ever, as fast as can be. Else a batch every so often."""
+    """Set the stream's trigger: None: available now; `0 seconds`: continuous micro-batches; else a fixed interval."""
     return writer.trigger(availableNow=True) if interval is None else writer.trigger(processingTime=interval)
 
 

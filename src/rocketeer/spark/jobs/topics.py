@@ -1,6 +1,7 @@
 """What a job could read, asked before it starts: from the name server or a store's files."""
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.discovery import discover
@@ -15,23 +16,14 @@ def all_topics(options: Mapping[str, str]) -> set[str]:
     """Every topic, the system's too; `options` are the source's, without the choice of topics."""
     parsed = parse_options({**options, "subscribePattern": ".*"}, streaming=False)
     if parsed.store_path is not None:
-        view = open_view(parsed)
-        try:
+        with closing(open_view(parsed)) as view:
             return {queue.topic for queue in view.queues()}
-        finally:
-            view.close()
-    driver = BlockingDriver(parsed.security())
-    try:
+    with closing(BlockingDriver(parsed.security())) as driver:
         nameservers = NameServers(discover(parsed.nameserver))
         return driver.run(fetch_topics(nameservers, parsed.request_timeout_ms / 1000))
-    finally:
-        driver.close()
 
 
 def stream_queues(options: Mapping[str, str]) -> set[MessageQueue]:
     """What a stream with these options would begin to read; raises what it would fail with, but at once."""
-    view = open_view(parse_options(options, streaming=True))
-    try:
+    with closing(open_view(parse_options(options, streaming=True))) as view:
         return set(view.queues())
-    finally:
-        view.close()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from rocketeer.errors import ConfigError, RocketeerError
+from rocketeer.extras import users_code
 from rocketeer.spark.failures import BY_OPTION, quiet_errors
 from rocketeer.spark.jobs.checkpoints import claim
 from rocketeer.spark.jobs.moments import parse_duration_ms
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.query.command import json_terms
 from rocketeer.spark.jobs.query.sql_text import all_statements, quoted
 from rocketeer.spark.jobs.query.statements import analyze, stand_in, used_columns
@@ -32,14 +33,14 @@ from rocketeer.spark.jobs.running import (
 from rocketeer.spark.jobs.texts import counted
 from rocketeer.spark.jobs.topic_sink import DELIVERIES, TopicSink, few_state_partitions
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
-from rocketeer.spark.source.columns import COLUMNS
+from rocketeer.spark.source.columns import COLUMNS, schema_text, with_all_columns
 from rocketeer.spark.source.options import FORMAT, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Work: TypeAlias = "str | Callable[[DataFrame], DataFrame]"
+Transformation: TypeAlias = "str | Callable[[DataFrame], DataFrame]"
 FOREVER: Final = "0 seconds"
 _STARTS: Final = ("earliest", "latest")
 
@@ -66,7 +67,7 @@ class TransformTerms:
     """Further options of the source."""
 
 
-def transform(spark: "SparkSession", work: Work, terms: TransformTerms) -> "StreamingQuery":
+def transform(spark: "SparkSession", work: Transformation, terms: TransformTerms) -> "StreamingQuery":
     """Start (or continue) a stream that makes messages of messages; raises before it starts if it cannot work.
 
     `work` is SQL whose tables are topics, or a function from a DataFrame with the source's columns to one with the
@@ -148,14 +149,14 @@ class _Source:
         for topic in self._terms.topics:
             if self._tables.resolve(topic) != topic:
                 raise ConfigError(f"there is no topic {topic!r}")
-        frame = function(self.stream(self._terms.topics, None))
+        with users_code():
+            frame = function(self.stream(self._terms.topics, None))
         if not isinstance(frame, DataFrame):
             raise BadTransform(f"the function returned {type(frame).__name__}, not a DataFrame")
         return frame
 
     def stream(self, topics: Sequence[str], columns: Iterable[str] | None) -> "DataFrame":
         """The topics from now on; of columns that are not asked for there is only NULL."""
-        from pyspark.sql import functions as f
 
         terms = self._terms
         wanted = set(COLUMNS) if columns is None else set(columns) or {"queueOffset"}
@@ -165,17 +166,10 @@ class _Source:
         options = {"nameserver": terms.sink.nameserver, "startingOffsets": terms.start, **terms.options}
         options["subscribe"] = ",".join(topics)
         parse_options(options, streaming=True)
-        frame = (
-            self._spark.readStream.format(FORMAT)
-            .options(**options)
-            .schema(", ".join(f"{name} {COLUMNS[name].simpleString()}" for name in read))
-            .load()
-        )
+        frame = self._spark.readStream.format(FORMAT).options(**options).schema(schema_text(read)).load()
         if terms.watermark is not None:
             frame = frame.withWatermark("storeTimestamp", terms.watermark)
-        whole = frame.select(
-            *[f.col(n) if n in read else f.lit(None).cast(kind).alias(n) for n, kind in COLUMNS.items()]
-        )
+        whole = with_all_columns(frame, read)
         if len(topics) != 1:
             if self._json:
                 raise ConfigError(
@@ -256,7 +250,7 @@ def command(
     """Make messages of messages, topic to topic; started again, it goes on where it stopped."""
     if sum(given is not None for given in (sql, file, function)) != 1:
         raise ConfigError("give one of --sql, --file and --function")
-    work: Work = (
+    work: Transformation = (
         load_function(function) if function is not None else sql or Path(str(file)).read_text("utf-8")
     )
     sink = TopicSink(
@@ -274,5 +268,5 @@ def command(
     )
     with run.spark("transform") as spark:
         few_state_partitions(spark)
-        rows = Progress("transform", quiet=run.quiet).watch(transform(spark, work, terms))
+        rows = JobProgress("transform", quiet=run.quiet).watch(transform(spark, work, terms))
         say(f"transformed {counted(rows, 'message')} into {to}")

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Rows into batches without a Python object for a row: what `RowEncoder` and `Batcher` make of them, byte for byte.
+"""Rows into batches without a Python object for a row: byte for byte what `RowEncoder` and `RequestBatcher` make.
 
 Only of rows that are as most are: `pack` stops at any other, which then goes the general way.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE, _PyBytes_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE, _PyBytes_Resize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -13,7 +13,9 @@ from libc.string cimport memchr, memcpy, memset
 
 from rocketeer.record._blake2b cimport blake2b_hash, blake2b_key, blake2b_set_key, swapped
 from rocketeer.record._bytes cimport put32, put_bytes
-from rocketeer.record._layout cimport ITEM_BODY_BYTES_AT, ITEM_BYTES, NAME_END, PROPERTIES_BYTES_MAX, PROPERTY_END
+from rocketeer.record._layout cimport (
+    ITEM_BODY_BYTES_AT, ITEM_BYTES, ITEM_MAGIC_AT, NAME_END, PROPERTIES_BYTES_MAX, PROPERTY_END,
+)
 
 cdef enum:
     ID_BYTES = 16
@@ -220,7 +222,7 @@ cdef class RowPacker:
             rows = <list> self._rows[queue]
         to = self._room(batch, size)
         put32(to, <int32_t> size)
-        memset(to + 4, 0, ITEM_BODY_BYTES_AT - 4)  # magic, checksum and flag
+        memset(to + ITEM_MAGIC_AT, 0, ITEM_BODY_BYTES_AT - ITEM_MAGIC_AT)  # magic, checksum and flag
         put32(to + ITEM_BODY_BYTES_AT, <int32_t> body_bytes)
         memcpy(to + ITEM_BYTES, body, body_bytes)
         to += ITEM_BYTES + body_bytes

@@ -5,23 +5,20 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, TypeVar
 
+from rocketeer.admin.context import AdminContext
 from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes
-from rocketeer.client.core.transient import is_transient
+from rocketeer.client.core.transient import passes
 from rocketeer.client.discovery import discover, local_ip
-from rocketeer.client.plans.replies import refused
+from rocketeer.client.plans.capabilities import BrokerCapabilities, broker_capabilities
 from rocketeer.client.plans.routes import fetch_route
 from rocketeer.client.sync.loop_thread import LoopThread
 from rocketeer.clock import SystemClock
 from rocketeer.errors import NoBroker, NoRoute, RocketeerError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import OUR_LANGUAGE, request
-from rocketeer.protocol.headers.send import GetProducerSequenceHeader
-from rocketeer.protocol.versions import version_name
 from rocketeer.record.ids import UniqKeys
 from rocketeer.remoting.client import RemotingClient
 from rocketeer.spark.outages import Outage
@@ -32,15 +29,6 @@ T = TypeVar("T")
 
 ROUTE_TIMEOUT_S: Final = 10.0
 FIRST_PAUSE_S: Final = 0.1
-_V5: Final = 412
-assert version_name(_V5) == "V5_0_0_SNAPSHOT"
-
-
-class Make(NamedTuple):
-    """What a broker can do beyond RocketMQ 4.9."""
-
-    idempotent: bool
-    timed: bool
 
 
 class SinkClient:
@@ -56,9 +44,9 @@ class SinkClient:
         self.uniq_keys = UniqKeys(local_ip(), os.getpid(), self.clock)
         self.routes = RouteCache()
         security = protection.security()
-        self.remoting = RemotingClient(tls=security.tls, sign=security.sign)
-        self.driver = AsyncDriver(self.remoting)
-        self._makes: dict[str, Make] = {}
+        self.driver = AsyncDriver(RemotingClient(tls=security.tls, sign=security.sign))
+        self.context = AdminContext(self.nameservers, self.routes, self.clock, ROUTE_TIMEOUT_S)
+        self._capabilities: dict[str, BrokerCapabilities] = {}
         self._met: set[str] = set()
 
     @classmethod
@@ -104,30 +92,17 @@ class SinkClient:
             except RocketeerError as error:
                 if isinstance(error, NoRoute) and error.topic not in self._met:
                     raise
-                if not isinstance(error, NoRoute) and not is_transient(error):
-                    raise
-                pause_s = outage.pause_s()
+                pause_s = outage.pause_s() if passes(error) else None
                 if pause_s is None:
                     raise
                 log.warning("asked again waited_s=%.1f next_s=%.1f error=%s", outage.seconds, pause_s, error)
             await asyncio.sleep(pause_s)
 
-    async def make(self, address: str, timeout_s: float) -> Make:
-        """What the broker at the address is; asked until it has said so. Raises BrokerRefused."""
-        known = self._makes.get(address)
+    async def capabilities(self, address: str, timeout_s: float) -> BrokerCapabilities:
+        """What the broker at the address can do; asked until it has said so. Raises BrokerRefused."""
+        known = self._capabilities.get(address)
         if known is None:
-            asked = request(RequestCode.GET_PRODUCER_SEQUENCE, GetProducerSequenceHeader("?", "?", 0))
-            reply = await self.remoting.invoke(address, asked, timeout_s)
-            ours = reply.language == OUR_LANGUAGE
-            # A member of a group that does not lead now knows them as well.
-            knows = reply.code == ResponseCode.SUCCESS or (
-                ours and reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            )
-            if not knows and reply.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise refused(reply, address)  # too busy, say: it has not told what it is
-            known = self._makes[address] = Make(
-                idempotent=knows,
-                # A broker of 4.x takes the property for any other, and delivers at once.
-                timed=ours or reply.version >= _V5,
+            known = self._capabilities[address] = await self.driver.run(
+                broker_capabilities(address, timeout_s)
             )
         return known

@@ -14,39 +14,29 @@ from typing import Final
 
 import msgspec
 
-from rocketeer.client.plans.effects import Call, Plan
-from rocketeer.client.plans.replies import refused
-from rocketeer.client.plans.routes import ask_nameservers
-from rocketeer.errors import NoNameServer, RemotingError, RocketeerError
+from rocketeer.admin.plans.nameservers import delete_kv_anywhere, kv_namespace, kv_of_each, put_kv_anywhere
+from rocketeer.errors import BrokerRefused, RocketeerError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.kv import decode_kv_table
-from rocketeer.protocol.codes import RequestCode, ResponseCode
-from rocketeer.protocol.command import Command, request
-from rocketeer.protocol.headers.nameserver import (
-    GetKvListHeader,
-    KvKeyHeader,
-    PutKvConfigHeader,
-)
-from rocketeer.spark.sink.client import ROUTE_TIMEOUT_S, SinkClient
+from rocketeer.spark.sink.client import SinkClient
 
 NAMESPACE: Final = "ROCKETEER_SPARK_QUEUES"
 KEEP_MS: Final = 30 * 86_400_000
 """A write nobody has heard of for so long is over."""
 TOUCH_MS: Final = 86_400_000
 
-Counts = dict[str, int]
+QueueCounts = dict[str, int]
 """Queues to write to, by broker."""
 
 
 class Layout(msgspec.Struct, omit_defaults=True):
     """One entry."""
 
-    queues: Counts
+    queues: QueueCounts
     at: int
     since: int = msgspec.field(default=0, name="from")
-    before: Counts | None = None
+    before: QueueCounts | None = None
 
-    def of(self, batch_id: int) -> Counts:
+    def of(self, batch_id: int) -> QueueCounts:
         return self.before if batch_id < self.since and self.before is not None else self.queues
 
 
@@ -64,7 +54,7 @@ def listed(topic: str, queues: Mapping[str, int]) -> list[MessageQueue]:
     ]
 
 
-async def settled_queues(client: SinkClient, producer: str, topic: str, batch_id: int) -> Counts:
+async def settled_queues(client: SinkClient, producer: str, topic: str, batch_id: int) -> QueueCounts:
     """The queues of this write: those noted, or those there are now, noted for the next attempt."""
     key = f"{producer}/{topic}"
     noted = await _read(client, key)
@@ -79,14 +69,16 @@ async def settled_queues(client: SinkClient, producer: str, topic: str, batch_id
     return noted.of(batch_id)
 
 
-async def current_queues(client: SinkClient, topic: str) -> Counts:
-    counts: Counts = {}
+async def current_queues(client: SinkClient, topic: str) -> QueueCounts:
+    counts: QueueCounts = {}
     for queue in await client.queues(topic):
         counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1
     return counts
 
 
-async def take_up_changes(client: SinkClient, producer: str, topic: str, batch_id: int, used: Counts) -> None:
+async def take_up_changes(
+    client: SinkClient, producer: str, topic: str, batch_id: int, used: QueueCounts
+) -> None:
     """After a micro-batch: the next one uses the queues there are now."""
     key = f"{producer}/{topic}"
     now_ms = client.clock.now_ms()
@@ -100,67 +92,36 @@ async def take_up_changes(client: SinkClient, producer: str, topic: str, batch_i
 
 
 async def forget(client: SinkClient, producer: str, topic: str) -> None:
-    """The write is over and nobody will send its rows again."""
-    await _to_all(
-        client, request(RequestCode.DELETE_KV_CONFIG, KvKeyHeader(NAMESPACE, f"{producer}/{topic}"))
-    )
+    """Delete the note: the write is over and nobody will send its rows again."""
+    await client.driver.run(delete_kv_anywhere(client.context, NAMESPACE, f"{producer}/{topic}"))
 
 
 async def _read(client: SinkClient, key: str) -> Layout | None:
     """The newest note of all name servers: one that was away when it was taken has an old one, or none."""
-    command = request(RequestCode.GET_KV_CONFIG, KvKeyHeader(NAMESPACE, key))
-    notes: list[Layout] = []
-    for reply in await client.driver.run(_ask_all(client.nameservers.in_turn(), command)):
-        if reply.code == ResponseCode.QUERY_NOT_FOUND:
-            continue
-        if reply.code != ResponseCode.SUCCESS:
-            raise refused(reply, f"name server, asked for {key!r},")
-        try:
-            notes.append(_decoder.decode(reply.ext.get("value", "")))
-        except msgspec.DecodeError as error:
-            raise NotSameQueues(
-                f"{key!r} in {NAMESPACE!r} at the name servers is not what was noted: {error}"
-            ) from None
+    values = await client.driver.run(kv_of_each(client.context, NAMESPACE, key))
+    try:
+        notes = [_decoder.decode(value) for value in values]
+    except msgspec.DecodeError as error:
+        raise NotSameQueues(
+            f"{key!r} in {NAMESPACE!r} at the name servers is not what was noted: {error}"
+        ) from None
     return max(notes, key=lambda note: (note.since, note.at), default=None)
 
 
 async def _write(client: SinkClient, key: str, layout: Layout) -> None:
     value = msgspec.json.encode(layout).decode()
-    await _to_all(client, request(RequestCode.PUT_KV_CONFIG, PutKvConfigHeader(NAMESPACE, key, value)))
+    await client.driver.run(put_kv_anywhere(client.context, NAMESPACE, key, value))
 
 
 async def _forget_old(client: SinkClient, now_ms: int) -> None:
-    command = request(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKvListHeader(NAMESPACE))
-    reply = await client.driver.run(ask_nameservers(client.nameservers, command, ROUTE_TIMEOUT_S))
-    if reply.code != ResponseCode.SUCCESS or not reply.body:
-        return
-    for key, value in decode_kv_table(reply.body).items():
+    try:
+        noted = await client.driver.run(kv_namespace(client.context, NAMESPACE))
+    except BrokerRefused:
+        return  # the next write forgets them
+    for key, value in noted.items():
         try:
             old = _decoder.decode(value).at < now_ms - KEEP_MS
         except msgspec.DecodeError:
             old = True
         if old:
-            await _to_all(client, request(RequestCode.DELETE_KV_CONFIG, KvKeyHeader(NAMESPACE, key)))
-
-
-async def _to_all(client: SinkClient, command: Command) -> None:
-    addresses = client.nameservers.in_turn()
-    replies = await client.driver.run(_ask_all(addresses, command))
-    if all(reply.code != ResponseCode.SUCCESS for reply in replies):
-        raise refused(replies[0], "name server")
-
-
-def _ask_all(addresses: tuple[str, ...], command: Command) -> Plan[list[Command]]:
-    """Name servers do not talk to each other, so each is asked or told. Some may be away, not all."""
-    replies: list[Command] = []
-    failed: list[tuple[str, str]] = []
-    for address in addresses:
-        try:
-            reply: Command = yield Call(address, command, ROUTE_TIMEOUT_S / len(addresses))
-        except RemotingError as error:
-            failed.append((address, str(error)))
-        else:
-            replies.append(reply)
-    if not replies:
-        raise NoNameServer(failed)
-    return replies
+            await client.driver.run(delete_kv_anywhere(client.context, NAMESPACE, key))

@@ -1,6 +1,6 @@
 """Record batches into requests, by one of two ways that make the same requests.
 
-    general   RowEncoder -> Batcher: every kind of row, one by one
+    general   RowEncoder -> RequestBatcher: every kind of row, one by one
     plain     RowPacker, compiled: one topic for all rows, whose bodies, tags, keys and ids are copied as they are
 
 A row that the plain way leaves (it cannot be a message, or fits into no batch) goes the general way, which words what
@@ -19,7 +19,7 @@ from rocketeer.model.topic import may_not_be_sent_to, validate_topic_name
 from rocketeer.record.ids import UniqKeys
 from rocketeer.spark.sink.columns import Columns
 from rocketeer.spark.sink.options import SinkOptions
-from rocketeer.spark.sink.requests import Batcher, Request
+from rocketeer.spark.sink.requests import Request, RequestBatcher
 from rocketeer.spark.sink.rows import BadRow, RowEncoder
 
 if TYPE_CHECKING or COMPILED:
@@ -42,19 +42,19 @@ class Rows(Protocol):
 class GeneralRows:
     """One row after the other."""
 
-    def __init__(self, encoder: RowEncoder, batcher: Batcher) -> None:
-        self._encoder = encoder
-        self._batcher = batcher
+    def __init__(self, encoder: RowEncoder, batcher: RequestBatcher) -> None:
+        self.encoder = encoder
+        self.batcher = batcher
 
     def add(self, batch: pa.RecordBatch) -> None:
-        for message in self._encoder.encode(batch):
+        for message in self.encoder.encode(batch):
             try:
-                self._batcher.add(message)
+                self.batcher.add(message)
             except NoRoute as error:
-                raise no_topic(self._encoder, message.row, error) from error
+                raise no_topic(self.encoder, message.row, error) from error
 
     def flush(self) -> None:
-        self._batcher.flush()
+        self.batcher.flush()
 
 
 class PlainRows:
@@ -63,8 +63,6 @@ class PlainRows:
     def __init__(
         self,
         general: GeneralRows,
-        encoder: RowEncoder,
-        batcher: Batcher,
         ship: Ship,
         columns: Columns,
         options: SinkOptions,
@@ -73,8 +71,8 @@ class PlainRows:
     ) -> None:
         assert options.topic is not None
         self._general = general
-        self._encoder = encoder
-        self._batcher = batcher
+        self._encoder = general.encoder
+        self._batcher = general.batcher
         self._ship = ship
         self._columns = columns
         self._options = options
@@ -142,7 +140,7 @@ class PlainRows:
 
 def choose_rows(
     encoder: RowEncoder,
-    batcher: Batcher,
+    batcher: RequestBatcher,
     ship: Ship,
     columns: Columns,
     options: SinkOptions,
@@ -162,7 +160,7 @@ def choose_rows(
         return general
     if may_not_be_sent_to(options.topic):
         return general
-    return PlainRows(general, encoder, batcher, ship, columns, options, producer, uniq_keys)
+    return PlainRows(general, ship, columns, options, producer, uniq_keys)
 
 
 def no_topic(encoder: RowEncoder, row: int, error: NoRoute) -> BadRow:

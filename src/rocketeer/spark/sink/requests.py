@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from rocketeer.client.core.selectors import QueueById, hash_index
 from rocketeer.model.queue import MessageQueue
-from rocketeer.record.batch import ITEM, BatchItem, encode_batch, iter_batch
+from rocketeer.record.batch import ITEM_BYTES_MIN, BatchItem, encode_batch, iter_batch
 from rocketeer.record.properties import find_property
 from rocketeer.spark.sink.options import SinkOptions
 from rocketeer.spark.sink.rows import RowMessage
 
-_ITEM_BYTES: Final = ITEM.size + 2
-
-Queues: TypeAlias = Callable[[str], Sequence[MessageQueue]]
+QueuesOfTopic: TypeAlias = Callable[[str], Sequence[MessageQueue]]
 """All queues of a topic, in an order every attempt sees; asked once per topic and task."""
 
 
@@ -50,7 +48,7 @@ class Request:
 
 @dataclass(slots=True)
 class _Open:
-    """A batch that still has room."""
+    """A batch that is not full yet."""
 
     topic: str
     queue: MessageQueue | None
@@ -66,7 +64,7 @@ class _Open:
         )
 
 
-class Batcher:
+class RequestBatcher:
     """Gathers a task's messages; `ship` gets each request as soon as it is full, the rest with `flush`.
 
     A message with a sharding key goes to the queue the key's hash names (the same one Java's
@@ -74,7 +72,7 @@ class Batcher:
     digest names, so that the broker that may have it already is asked again. Any other may go anywhere.
     """
 
-    def __init__(self, options: SinkOptions, queues: Queues, ship: Callable[[Request], None]) -> None:
+    def __init__(self, options: SinkOptions, queues: QueuesOfTopic, ship: Callable[[Request], None]) -> None:
         self._batch_bytes = options.batch_bytes
         self._batch_rows = options.batch_rows
         self._queues = queues
@@ -102,7 +100,7 @@ class Batcher:
         elif digest is not None:
             at = by_id.index(int.from_bytes(digest[:8], "big"))
         place = (topic, at, kind)
-        size = _ITEM_BYTES + len(body) + len(properties)
+        size = ITEM_BYTES_MIN + len(body) + len(properties)
         batch = self._open.get(place)
         if alone or size > self._batch_bytes:
             if ordered and batch is not None:

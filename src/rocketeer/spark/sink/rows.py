@@ -13,11 +13,10 @@ from rocketeer.model import property_names as names
 from rocketeer.model.topic import may_not_be_sent_to, validate_topic_name
 from rocketeer.record.compression import compress
 from rocketeer.record.ids import UniqKeys
-from rocketeer.record.properties import PROPERTIES_BYTES_MAX
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX, is_unambiguous
 from rocketeer.spark.sink.columns import Columns
 from rocketeer.spark.sink.options import SinkOptions
 
-_RESERVED: Final = names.RESERVED | {names.PRODUCER_ID, names.PRODUCER_SEQ, names.DEDUP_ID}
 _ID_BYTES: Final = 16
 _PREVIEW_CHARS: Final = 40
 _I32_MAX: Final = (1 << 31) - 1
@@ -148,6 +147,7 @@ class RowEncoder:
         self._good_topics.add(topic)
 
     def _parts(self, tag: str | None, key: Any, pairs: Any, shard: Any) -> list[str]:
+        """Pieces and not a dict: their digest is made before the last ones are known, and two may have one name."""
         parts = []
         if pairs:
             parts = [f"{name}\x01{value}" for name, value in sorted(self._own_properties(pairs))]
@@ -162,7 +162,7 @@ class RowEncoder:
     def _own_properties(self, pairs: Iterable[tuple[str, str | None]]) -> Iterator[tuple[str, str]]:
         """Without those that have no value: RocketMQ cannot tell an empty property from none."""
         for name, value in pairs:
-            if name in _RESERVED:
+            if name in names.NOT_SENT_AGAIN:
                 if self._options.reserved_properties == "drop":
                     continue
                 raise BadRow(
@@ -199,7 +199,7 @@ class RowEncoder:
             parts += (self._producer, f"{names.DEDUP_ID}\x01{digest.hex()}")
         parts.append(f"UNIQ_KEY\x01{self._next_id()}")
         text = "\x02".join(parts)
-        if text.count("\x01") != len(parts) or text.count("\x02") != len(parts) - 1:
+        if not is_unambiguous(text, len(parts)):
             raise BadRow(
                 "has \\x01 or \\x02, which separate properties, in its tags, keys, shardingKey or properties"
             )

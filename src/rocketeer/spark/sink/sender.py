@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketeer.client.core.selectors import next_queue
-from rocketeer.client.core.transient import UNREACHABLE, is_transient
+from rocketeer.client.core.transient import UNREACHABLE, passes
+from rocketeer.client.plans.effects import Call, Plan
 from rocketeer.client.plans.replies import refused
 from rocketeer.client.plans.send import STORED, SendTerms, send_request
 from rocketeer.errors import (
@@ -43,7 +44,7 @@ class WriteFailed(ClientError):
 
 
 @dataclass
-class Counts:
+class SendCounts:
     """What was stored."""
 
     rows: int = 0
@@ -69,7 +70,7 @@ class SinkSender:
         self._turns: dict[MessageQueue, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._said_s: dict[str | None, float] = {}
-        self.counts = Counts()
+        self.counts = SendCounts()
 
     # --- the task's thread -------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ class SinkSender:
             self._on_the_way += size
         self._client.thread.post(lambda: self._begin(request))
 
-    def finish(self) -> Counts:
+    def finish(self) -> SendCounts:
         """Wait until everything submitted is stored; raises what went wrong."""
         with self._room:
             self._room.wait_for(lambda: self._failure is not None or not self._on_the_way)
@@ -141,13 +142,12 @@ class SinkSender:
                 if request.queue is None:
                     queue = await self._any_queue(request.topic, failed_broker)
                 assert queue is not None
-                await self._ask(request, queue)
+                await self._client.driver.run(self._ask(request, queue))
                 return
             except (*UNREACHABLE, NoRoute, BrokerRefused) as error:
                 if isinstance(error, BrokerRefused) and error.code == _ILLEGAL and len(request.rows) > 1:
                     break
-                lasting = not is_transient(error) and not isinstance(error, NoRoute)
-                pause_s = None if lasting else outage.pause_s()
+                pause_s = outage.pause_s() if passes(error) else None
                 if pause_s is None:
                     raise self._named(request, error) from error
                 failed_broker = queue.broker_name if queue is not None else None
@@ -183,11 +183,9 @@ class SinkSender:
             raise NoBroker(topic, None, "has no queue that can be written to")
         return next_queue(known, failed_broker)
 
-    async def _ask(self, request: Request, queue: MessageQueue) -> None:
-        address = self._client.routes.master(queue.broker_name)
-        if address is None:
-            raise NoBroker(request.topic, queue.broker_name, "is not known, or has no master that is up")
-        reply = await self._client.remoting.invoke(address, self._command(request, queue), self._timeout_s)
+    def _ask(self, request: Request, queue: MessageQueue) -> Plan[None]:
+        address = self._client.routes.master_for(request.topic, queue.broker_name)
+        reply: Command = yield Call(address, self._command(request, queue), self._timeout_s)
         if reply.code not in STORED:
             raise refused(reply, f"{queue.broker_name} ({address})", queue)
         counts = self.counts

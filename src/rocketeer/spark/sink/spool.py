@@ -10,8 +10,7 @@ from rocketeer.spark.sink.requests import Request
 
 
 class Spool:
-    """First in, first out, once. What is over `memory_bytes` of bodies lies on disk, where Python keeps temporary
-    files (TMPDIR)."""
+    """A FIFO queue of requests, read once; beyond `memory_bytes` of bodies it spills to a temporary file (TMPDIR)."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._room = memory_bytes

@@ -5,14 +5,9 @@ import logging
 from typing import Final
 
 from rocketeer.client.core.transient import backoffs
-from rocketeer.client.plans.routes import ask_nameservers
-from rocketeer.client.plans.topics import put_topic
+from rocketeer.client.plans.topics import put_topic_everywhere
 from rocketeer.errors import NoBroker, NoRoute
-from rocketeer.model.route import MASTER_ID
 from rocketeer.model.topic import TopicConfig
-from rocketeer.protocol.bodies.route import decode_cluster_info
-from rocketeer.protocol.codes import RequestCode
-from rocketeer.protocol.command import request
 from rocketeer.spark.sink.client import ROUTE_TIMEOUT_S, SinkClient
 
 log = logging.getLogger(__name__)
@@ -28,22 +23,14 @@ async def create_missing(client: SinkClient, topic: str, queues: int) -> None:
         return
     except NoRoute:
         pass
-    asked = request(RequestCode.GET_BROKER_CLUSTER_INFO)
-    reply = await client.driver.run(ask_nameservers(client.nameservers, asked, ROUTE_TIMEOUT_S))
-    brokers = decode_cluster_info(reply.body).brokers
-    masters = {
-        name: data.addresses[MASTER_ID] for name, data in brokers.items() if MASTER_ID in data.addresses
-    }
-    if not masters:
-        raise NoBroker(topic, None, "can be made: the name servers know no master")
-    for address in masters.values():
-        await client.driver.run(put_topic(address, TopicConfig(topic, queues, queues), ROUTE_TIMEOUT_S))
+    wanted = TopicConfig(topic, queues, queues)
+    masters = await client.driver.run(put_topic_everywhere(client.nameservers, wanted, ROUTE_TIMEOUT_S))
     log.info("topic made topic=%s queues=%d brokers=%s", topic, queues, ",".join(sorted(masters)))
-    await _known_to_all(client, topic, set(masters))
+    await _known_to_all(client, topic, masters)
 
 
 async def _known_to_all(client: SinkClient, topic: str, masters: set[str]) -> None:
-    """A write that began with some of the brokers would have rows of a key in two queues later."""
+    """Wait until the route has all these brokers: with some of them, rows of a key would be in two queues later."""
     waited_s = 0.0
     for pause_s in backoffs(0.02, 0.5):
         try:

@@ -16,15 +16,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from rocketeer.errors import ConfigError, NoBroker, RocketeerError
+from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.sink import layout as sink_layout
 from rocketeer.spark.sink.client import SinkClient
 from rocketeer.spark.sink.columns import Columns, plan_columns
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE, SinkOptions, parse_sink_options
-from rocketeer.spark.sink.pace import paced
 from rocketeer.spark.sink.plain_rows import choose_rows
-from rocketeer.spark.sink.requests import Batcher, Request
+from rocketeer.spark.sink.rate_limit import rate_limited
+from rocketeer.spark.sink.requests import Request, RequestBatcher
 from rocketeer.spark.sink.rows import RowEncoder
 from rocketeer.spark.sink.sender import SinkSender
 from rocketeer.spark.sink.spool import Spool
@@ -38,7 +38,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskResult(WriterCommitMessage):
     """What a task stored; its driver gets it."""
 
     rows: int = 0
@@ -86,7 +86,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._columns = columns
         self._producer = f"spark.{write_id}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         _expect_topic(self._options)  # it was there when the write was planned
         producer = self._producer if self._options.effectively_once else None
         return write_task(iterator, self._options, self._columns, producer, producer, 0)
@@ -100,7 +100,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._forget_layouts(messages)
 
     def _forget_layouts(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A write that nobody can repeat needs no note of its queues."""
+        """Delete the notes of queues: nobody can repeat this write."""
         options = self._options
         if options.write_id is not None or not options.effectively_once:
             return
@@ -118,7 +118,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._columns = columns
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         if _property(BATCH_ID) not in (None, "0"):
             _expect_topic(self._options)  # an earlier batch was written to it
         if not self._options.effectively_once:
@@ -144,13 +144,13 @@ def write_task(
     producer: str | None,
     scope: str | None,
     batch_id: int,
-) -> Written:
+) -> TaskResult:
     """Store the rows of one partition; returns when the brokers have them all."""
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     first = next(record_batches, None)
     if first is None:
-        return Written()
+        return TaskResult()
     client = SinkClient.of(options.nameserver, options.protection)
     settle_worker()
     targets = _Targets(client, options, columns, scope, batch_id)
@@ -160,9 +160,9 @@ def write_task(
         with Spool(options.spool_bytes) as spool:
             submit: Callable[[Request], None] = sender.submit
             if options.rows_per_s_max is not None:
-                submit = paced(submit, options.rows_per_s_max)
+                submit = rate_limited(submit, options.rows_per_s_max)
             ship = spool.put if options.checks_first else submit
-            batcher = Batcher(options, targets.queues, ship)
+            batcher = RequestBatcher(options, targets.queues, ship)
             rows = choose_rows(encoder, batcher, ship, columns, options, producer, client.uniq_keys)
             for batch in _chain(first, record_batches):
                 rows.add(batch)
@@ -173,7 +173,7 @@ def write_task(
     except BaseException:
         sender.abandon()
         raise
-    return Written(
+    return TaskResult(
         counts.rows,
         counts.requests,
         counts.body_bytes,
@@ -213,20 +213,18 @@ class _Targets:
             queues = sink_layout.listed(topic, counts)
         if self._timed or self._scope is not None:
             for broker in sorted({queue.broker_name for queue in queues}):
-                await self._check_make(topic, broker)
+                await self._check_capabilities(topic, broker)
         return queues
 
-    async def _check_make(self, topic: str, broker: str) -> None:
-        address = self._client.routes.master(broker)
-        if address is None:
-            raise NoBroker(topic, broker, "is not known, or has no master that is up")
-        make = await self._client.make(address, self._options.send_timeout_ms / 1000)
-        if self._scope is not None and not make.idempotent:
+    async def _check_capabilities(self, topic: str, broker: str) -> None:
+        address = self._client.routes.master_for(topic, broker)
+        can = await self._client.capabilities(address, self._options.send_timeout_ms / 1000)
+        if self._scope is not None and not can.idempotent:
             raise ConfigError(
                 f"broker {broker} ({address}) would store a row again that is sent again: delivery "
                 f"{EFFECTIVELY_ONCE} needs Rocketeer brokers"
             )
-        if self._timed and not make.timed:
+        if self._timed and not can.timed:
             raise ConfigError(
                 f"broker {broker} ({address}) would deliver at once: deliverAt needs Rocketeer or RocketMQ 5"
             )
@@ -258,14 +256,14 @@ def _layouts(messages: Sequence[WriterCommitMessage | None]) -> list[tuple[str, 
     """(producer, topic, queues) that the tasks used, each once."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for message in messages:
-        if isinstance(message, Written) and message.producer is not None:
+        if isinstance(message, TaskResult) and message.producer is not None:
             for topic, used in message.layouts.items():
                 found[message.producer, topic] = used
     return [(producer, topic, used) for (producer, topic), used in found.items()]
 
 
 def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
-    done = [message for message in messages if isinstance(message, Written)]
+    done = [message for message in messages if isinstance(message, TaskResult)]
     names = ("rows", "requests", "body_bytes", "retried", "less_durable")
     return " ".join(f"{name}={sum(getattr(message, name) for message in done)}" for name in names)
 

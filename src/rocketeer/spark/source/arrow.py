@@ -1,6 +1,5 @@
 """From records in a buffer to Arrow columns, whole replies at a time: only the columns asked for are made."""
 
-import struct
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +15,7 @@ from rocketeer.record.columns import (
     Bytes,
     Parts,
     Spans,
-    Text,
+    TextColumn,
     find_parts,
     find_property,
     gather,
@@ -27,15 +26,14 @@ from rocketeer.record.compression import decompress
 from rocketeer.record.flags import BORN_HOST_V6, COMPRESSED, HOSTS_V6, STORE_HOST_V6
 from rocketeer.record.hosts import host_text
 from rocketeer.record.ids import offset_msg_id
-from rocketeer.record.vectorised import Offsets, fixed_fields
+from rocketeer.record.layout import HEADS
+from rocketeer.record.vectorised import OffsetArray, fixed_fields
 
 Array: TypeAlias = Any  # pyarrow has no types of its own for mypy
 Keep: TypeAlias = Callable[[NDArray[Any]], NDArray[np.bool_]]
 """Which records to keep, from their heads."""
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_BORN_AT: Final = 48
-assert struct.calcsize(">iiiiiqqiq") == _BORN_AT
 
 
 class Decoder:
@@ -50,7 +48,7 @@ class Decoder:
     def decode(
         self,
         data: Any,
-        offsets: Offsets,
+        offsets: OffsetArray,
         topic: str,
         broker: str,
         keep: Keep | None = None,
@@ -82,7 +80,9 @@ class Decoder:
 class Records:
     """The records of one buffer; what several columns need is made once."""
 
-    def __init__(self, data: Bytes, rows: NDArray[Any], offsets: Offsets, topic: str, broker: str) -> None:
+    def __init__(
+        self, data: Bytes, rows: NDArray[Any], offsets: OffsetArray, topic: str, broker: str
+    ) -> None:
         self.data = data
         self.rows = rows
         self.offsets = offsets
@@ -118,7 +118,7 @@ class Records:
             values, missing = self._values(*self._repaired, name)
         return _column(pa.string(), values, missing)
 
-    def _values(self, data: Bytes, spans: Spans, name: bytes) -> tuple[Text, NDArray[np.bool_] | None]:
+    def _values(self, data: Bytes, spans: Spans, name: bytes) -> tuple[TextColumn, NDArray[np.bool_] | None]:
         found, missing = find_property(data, spans, name)
         if not missing:
             return gather(data, found), None
@@ -165,12 +165,12 @@ class Records:
 
     def wide_host(self, row: int, bit: int) -> bytes:
         """The bytes of a host of a record that has at least one IPv6 host."""
-        flag = int(self.rows["sys_flag"][row])
-        at = int(self.offsets[row]) + _BORN_AT
-        born, store = (20 if flag & BORN_HOST_V6 else 8), (20 if flag & STORE_HOST_V6 else 8)
-        if bit == BORN_HOST_V6:
-            return self.data[at : at + born].tobytes()
-        return self.data[at + born + 8 : at + born + 8 + store].tobytes()
+        head = HEADS[(int(self.rows["sys_flag"][row]) & HOSTS_V6) >> 4]
+        _, _, _, _, _, _, _, _, _, born, _, store, *_ = head.unpack_from(
+            self.data.data, int(self.offsets[row])
+        )
+        host: bytes = born if bit == BORN_HOST_V6 else store
+        return host
 
     def offset_msg_id(self) -> Array:
         raw = np.empty((len(self), 16), dtype=np.uint8)
@@ -220,7 +220,7 @@ _MAKERS: Final[dict[str, Callable[[Records], Array]]] = {
 }
 
 
-def _column(kind: Array, values: Text, missing: NDArray[np.bool_] | None = None) -> Array:
+def _column(kind: Array, values: TextColumn, missing: NDArray[np.bool_] | None = None) -> Array:
     ends, data = values
     present = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     count = len(ends) // 4 - 1

@@ -1,6 +1,7 @@
 """The reader of batches: plans once, on the driver."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -16,7 +17,7 @@ from rocketeer.spark.source.reading import RangePartition, open_view, plan_tasks
 from rocketeer.spark.source.retries import with_retries
 
 if TYPE_CHECKING:
-    from rocketeer.spark.source.view import View
+    from rocketeer.spark.source.view import SourceView
 
 
 class BatchReader(DataSourceReader):
@@ -31,13 +32,10 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        view = open_view(self._options)
-        try:
+        with closing(open_view(self._options)) as view:
             return with_retries(self._options, view, lambda: self._plan(view))
-        finally:
-            view.close()
 
-    def _plan(self, view: "View") -> list[RangePartition]:
+    def _plan(self, view: "SourceView") -> list[RangePartition]:
         every = view.queues()
         check_matched(self._options, every)
         view.check_filter(every)

@@ -8,16 +8,16 @@ from collections.abc import Collection, Iterable
 
 from rocketeer.errors import ConfigError, NoBroker
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places
-from rocketeer.spark.source.options import SourceOptions, Where
-from rocketeer.spark.source.view import View
+from rocketeer.spark.source.offsets import EARLIEST, LATEST, QueueOffsets
+from rocketeer.spark.source.options import SourceOptions, StartPosition, Times
+from rocketeer.spark.source.view import SourceView
 
 log = logging.getLogger(__name__)
 
 
 def starting_places(
-    options: SourceOptions, view: View, queues: Iterable[MessageQueue], *, default: str
-) -> Places:
+    options: SourceOptions, view: SourceView, queues: Iterable[MessageQueue], *, default: str
+) -> QueueOffsets:
     """Where each queue begins; `default` (earliest or latest) is for queues no option speaks of."""
     queues = sorted(queues)
     if options.starting_timestamp is not None:
@@ -37,7 +37,7 @@ def check_matched(options: SourceOptions, queues: Collection[MessageQueue]) -> N
         raise ConfigError(f"option 'subscribePattern' is {options.subscribe_pattern!r}, which no topic fits")
 
 
-def check_order(options: SourceOptions, begin: Places, end: Places) -> None:
+def check_order(options: SourceOptions, begin: QueueOffsets, end: QueueOffsets) -> None:
     """Nothing is read of a queue whose end lies before its begin, which nobody asks for on purpose."""
     for queue in sorted(begin):
         if begin[queue] > end[queue]:
@@ -50,14 +50,16 @@ def check_order(options: SourceOptions, begin: Places, end: Places) -> None:
             log.warning("%s", what)
 
 
-def check_final(view: View, queue: MessageQueue, what: str) -> None:
+def check_final(view: SourceView, queue: MessageQueue, what: str) -> None:
     """A slave alone may lack what its master will bring back: that is waited for, like a broker that is away."""
     if not view.has_master(queue):
         why = f"has no master at the moment, and says as a slave: {what}"
         raise NoBroker(queue.topic, queue.broker_name, why)
 
 
-def _not_beyond(options: SourceOptions, view: View, places: Places, named: Places) -> Places:
+def _not_beyond(
+    options: SourceOptions, view: SourceView, places: QueueOffsets, named: QueueOffsets
+) -> QueueOffsets:
     """An offset somebody wrote down may be of another topic, or one that was made anew: it is behind the end."""
     given = [queue for queue, offset in named.items() if offset >= 0]
     for queue, high in view.highs(given).items():
@@ -75,7 +77,7 @@ def _not_beyond(options: SourceOptions, view: View, places: Places, named: Place
     return places
 
 
-def ending_places(options: SourceOptions, view: View, queues: Iterable[MessageQueue]) -> Places:
+def ending_places(options: SourceOptions, view: SourceView, queues: Iterable[MessageQueue]) -> QueueOffsets:
     """Where each queue ends, not included. A time nothing was stored after means: all there is."""
     queues = sorted(queues)
     if options.ending_timestamp is not None:
@@ -96,11 +98,11 @@ def ending_places(options: SourceOptions, view: View, queues: Iterable[MessageQu
 def _by_times(
     option: str,
     options: SourceOptions,
-    view: View,
+    view: SourceView,
     queues: list[MessageQueue],
-    times: Places,
+    times: Times,
     default: str,
-) -> Places:
+) -> QueueOffsets:
     _check_known(option, times, queues)
     places = _by_offsets(option, view, [queue for queue in queues if queue not in times], default, default)
     latest: list[MessageQueue] = []
@@ -120,7 +122,9 @@ def _by_times(
     return {**places, **view.highs(latest)}
 
 
-def _by_offsets(option: str, view: View, queues: list[MessageQueue], where: Where, default: str) -> Places:
+def _by_offsets(
+    option: str, view: SourceView, queues: list[MessageQueue], where: StartPosition, default: str
+) -> QueueOffsets:
     if isinstance(where, dict):
         _check_known(option, where, queues)
         named = where
@@ -133,7 +137,7 @@ def _by_offsets(option: str, view: View, queues: list[MessageQueue], where: Wher
     return {queue: lows.get(queue, highs.get(queue, mark)) for queue, mark in marks.items()}
 
 
-def _check_known(option: str, named: Places, queues: Iterable[MessageQueue]) -> None:
+def _check_known(option: str, named: Collection[MessageQueue], queues: Iterable[MessageQueue]) -> None:
     unknown = sorted(set(named) - set(queues))
     if unknown:
         queue = unknown[0]

@@ -9,16 +9,17 @@ from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.discovery import discover
-from rocketeer.client.plans.brokers import Cluster, broker_of
+from rocketeer.client.plans.brokers import ClusterRoutes, broker_of
 from rocketeer.client.plans.offsets import commit_offsets, max_offsets, min_offsets
 from rocketeer.client.plans.pull import pull
 from rocketeer.client.plans.routes import fetch_route, fetch_topics
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.errors import ClientError, ConfigError, NoBroker, NoNameServer, NoRoute, RemotingError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import Subscription
 from rocketeer.record.layout import HEADS
-from rocketeer.spark.source.offsets import Places
+from rocketeer.spark.source.offsets import QueueOffsets
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms, addresses_to_read
@@ -34,13 +35,13 @@ class BrokersView:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         nameservers = NameServers(discover(options.nameserver))
-        self._cluster = Cluster(RouteCache(), nameservers, options.request_timeout_ms / 1000)
+        self._cluster = ClusterRoutes(RouteCache(), nameservers, options.request_timeout_ms / 1000)
         self._driver = BlockingDriver(options.security())
         self._settings = PullTerms.of(options).settings
         self._slaves_alone: set[str] = set()
         self.has_answered = False
 
-    def culprit(self, error: Exception) -> str:
+    def broker_label(self, error: Exception) -> str:
         if isinstance(error, NoNameServer):
             return f"(name server {self._options.nameserver})"
         address = getattr(error, "address", None)
@@ -104,14 +105,16 @@ class BrokersView:
         settings = replace(self._settings, max_count=1)
         for queue in {queue.broker_name: queue for queue in sorted(queues)}.values():
             filtered = Subscription(queue.topic, wanted.expression, wanted.kind)
-            self._driver.run(pull(settings, self._cluster, queue, 0, filtered, timeout_s=timeout_s))
+            self._driver.run(
+                pull(settings, self._cluster, queue, QueueOffset(0), filtered, timeout_s=timeout_s)
+            )
 
     # --- from where to where -----------------------------------------------------------------
 
-    def lows(self, queues: Iterable[MessageQueue]) -> Places:
+    def lows(self, queues: Iterable[MessageQueue]) -> QueueOffsets:
         return self._driver.run(min_offsets(self._cluster, queues))
 
-    def highs(self, queues: Iterable[MessageQueue]) -> Places:
+    def highs(self, queues: Iterable[MessageQueue]) -> QueueOffsets:
         asked = tuple(queues)
         found = self._driver.run(max_offsets(self._cluster, asked))
         for name in sorted({queue.broker_name for queue in asked}):
@@ -130,28 +133,28 @@ class BrokersView:
 
     # --- what stands at an offset ------------------------------------------------------------
 
-    def first_at(self, queue: MessageQueue, time_ms: int) -> int | None:
-        """By halving, with a look at one message each time: brokers themselves only tell the nearest."""
+    def first_at(self, queue: MessageQueue, time_ms: int) -> QueueOffset | None:
+        """Search by halving, one message each time: brokers themselves only tell the nearest offset."""
         low, high = self.lows([queue])[queue], self.highs([queue])[queue]
         end = high
         while low < high:
-            middle = (low + high) // 2
+            middle = QueueOffset((low + high) // 2)
             found = self._peek(queue, middle, count=1)
             if not found or found[0].store_ms < time_ms:
-                low = middle + 1
+                low = QueueOffset(middle + 1)
             else:
                 high = middle
         return low if low < end else None
 
-    def stored_ms(self, queue: MessageQueue, offset: int) -> int | None:
+    def stored_ms(self, queue: MessageQueue, offset: QueueOffset) -> int | None:
         found = self._peek(queue, offset, count=1)
         return found[0].store_ms if found else None
 
-    def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
+    def mean_bytes(self, queue: MessageQueue, offset: QueueOffset) -> float:
         found = self._peek(queue, offset, count=32)
         return sum(message.size for message in found) / len(found) if found else float(_SMALLEST)
 
-    def _peek(self, queue: MessageQueue, offset: int, count: int) -> Sequence[ReceivedMessage]:
+    def _peek(self, queue: MessageQueue, offset: QueueOffset, count: int) -> Sequence[ReceivedMessage]:
         """A few messages from the offset on, whatever their tags; none if they are gone."""
         settings = replace(self._settings, max_count=count)
         everything = Subscription(queue.topic)
@@ -163,7 +166,7 @@ class BrokersView:
 
     # --- progress of a group -----------------------------------------------------------------
 
-    def commit(self, group: str, places: Places) -> None:
+    def commit(self, group: str, places: QueueOffsets) -> None:
         """What brokers do not take is logged: the checkpoint is what counts, this is for people to see."""
         for name in sorted({queue.broker_name for queue in places}):
             some = {queue: offset for queue, offset in places.items() if queue.broker_name == name}

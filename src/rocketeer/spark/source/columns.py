@@ -1,6 +1,7 @@
 """The source's columns: their Spark types, and the check of a schema the user gave instead."""
 
-from typing import Final
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
     BinaryType,
@@ -15,6 +16,9 @@ from pyspark.sql.types import (
 )
 
 from rocketeer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 FORMAT: Final = "rocketmq"
 COLUMNS: Final[dict[str, DataType]] = {
@@ -38,6 +42,20 @@ COLUMNS: Final[dict[str, DataType]] = {
 }
 
 SCHEMA: Final = StructType([StructField(name, kind, True) for name, kind in COLUMNS.items()])
+
+
+def schema_text(names: Iterable[str]) -> str:
+    """The schema of these columns, as `.schema(...)` takes it."""
+    return ", ".join(f"{name} {COLUMNS[name].simpleString()}" for name in names)
+
+
+def with_all_columns(frame: "DataFrame", read: Collection[str]) -> "DataFrame":
+    """A frame of the columns that were read with all the others as NULL."""
+    from pyspark.sql import functions as f
+
+    return frame.select(
+        *[f.col(n) if n in read else f.lit(None).cast(kind).alias(n) for n, kind in COLUMNS.items()]
+    )
 
 
 def check_schema(schema: StructType) -> None:

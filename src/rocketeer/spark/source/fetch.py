@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache
+from rocketeer.client.core.transient import passes
 from rocketeer.client.discovery import discover
 from rocketeer.client.plans.pull import BULK_FIELD, reply_offsets
 from rocketeer.client.plans.routes import find_route
@@ -21,17 +22,18 @@ from rocketeer.client.sync import bulk_connection
 from rocketeer.client.sync.bulk_connection import BulkConnection
 from rocketeer.client.sync.driver import BlockingDriver
 from rocketeer.errors import BrokerRefused, RemotingError, RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.spark.outages import Outage, passes
+from rocketeer.spark.outages import Outage
 from rocketeer.spark.source.losses import DataLost, Loss
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import CAPPED_COUNT, PullTerms, addresses_to_read
 
 log = logging.getLogger(__name__)
 
-Body: TypeAlias = bytearray | memoryview
+RecordBytes: TypeAlias = bytearray | memoryview
 CHAINS: Final = 16
 """How many capped pulls are under way at a time."""
 BEHIND_S_MAX: Final = 10.0
@@ -56,8 +58,8 @@ class _NotThere(RemotingError):
 class _Chain:
     """One sub-range being pulled: requests follow each other, each from where the reply before ended."""
 
-    at: int
-    end: int
+    at: QueueOffset
+    end: QueueOffset
     opaque: int = 0
     done: bool = False
 
@@ -78,7 +80,7 @@ class RangeFetch:
         self._large = True
         """Until a reply shows that the broker knows nothing of it."""
 
-    def bodies(self) -> Iterator[Body]:
+    def bodies(self) -> Iterator[RecordBytes]:
         """In order; each is gone when the next one is asked for.
 
         Raises RemotingError, BrokerRefused, DataLost; `reached` tells where to go on.
@@ -94,7 +96,7 @@ class RangeFetch:
             if body:
                 yield body
 
-    def _capped(self, first: _Chain, body: memoryview) -> Iterator[Body]:
+    def _capped(self, first: _Chain, body: memoryview) -> Iterator[RecordBytes]:
         """Go on with a broker that gives 32 at a time; the first reply has come already, its chain is under way."""
         end = self._wanted.end
         gathered = bytearray(body)
@@ -107,7 +109,7 @@ class RangeFetch:
         by_opaque: dict[int, tuple[_Chain, list[bytearray]]] = {}
         while at < end or chains:
             while at < end and len(chains) < CHAINS:
-                chain = _Chain(at, min(at + step, end))
+                chain = _Chain(at, QueueOffset(min(at + step, end)))
                 pair: tuple[_Chain, list[bytearray]] = (chain, [])
                 self._ask(chain)
                 by_opaque[chain.opaque] = pair
@@ -176,13 +178,13 @@ class RangeFetch:
         else:
             self._ask(chain)
 
-    def _missing(self, chain: _Chain, low: int, high: int) -> int:
+    def _missing(self, chain: _Chain, low: QueueOffset, high: QueueOffset) -> QueueOffset:
         """Where to go on when the broker has no message at the chain's offset."""
         queue = self._wanted.queue
         if high <= chain.at:
             loss = Loss(queue, chain.at, self._wanted.end, f"the queue ends at {high}")
             raise _NotThere(loss, self._connection.address)
-        after = max(low, chain.at + 1)
+        after = max(low, QueueOffset(chain.at + 1))
         why = f"the oldest one still there is {low} (retention)" if low > chain.at else "it is not given out"
         loss = Loss(queue, chain.at, min(after, chain.end), why)
         if not self._is_master:
@@ -193,7 +195,7 @@ class RangeFetch:
         return after
 
 
-def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[Body]:
+def fetch_range(terms: PullTerms, wanted: QueueRange, address: str) -> Iterator[RecordBytes]:
     """The bodies of all replies; each message comes once. A broker that is away is waited for.
 
     A body is to be done with before the next one is asked for: its memory is used again.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketeer.errors import RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 GO_ON: Final = "Set the option failOnDataLoss to false to go on with what exists"
@@ -17,8 +18,8 @@ class Loss:
     """Messages that a range asks for and the queue does not have (any more). An empty one: nobody knows how many."""
 
     queue: MessageQueue
-    begin: int
-    end: int
+    begin: QueueOffset
+    end: QueueOffset
     why: str
 
     @property

@@ -1,6 +1,6 @@
-"""Places in queues as JSON, for checkpoints and options: {"topic": {"broker": {"queue id": offset}}}, keys in order.
+"""Offsets of queues as JSON, for checkpoints and options: {"topic": {"broker": {"queue id": offset}}}, keys in order.
 
-Spark compares offsets as text: the same places must always give the same text, or an idle query never rests.
+Spark compares offsets as text: the same offsets must always give the same text, or an idle query never rests.
 """
 
 import json
@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from rocketeer.errors import ConfigError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
-Places: TypeAlias = dict[MessageQueue, int]
+QueueOffsets: TypeAlias = dict[MessageQueue, QueueOffset]
 OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
 
 BEGAN: Final = "@began"
@@ -21,8 +22,8 @@ is another one; so the end says it too.
 """
 METRICS: Final = "@metrics"
 """In what a stream reports as the latest offsets: numbers for people (`spark/metrics.py`)."""
-EARLIEST = -2
-LATEST = -1
+EARLIEST: Final = QueueOffset(-2)
+LATEST: Final = QueueOffset(-1)
 
 
 def to_json(places: Mapping[MessageQueue, int]) -> OffsetsJson:
@@ -38,10 +39,10 @@ def to_json(places: Mapping[MessageQueue, int]) -> OffsetsJson:
     return found
 
 
-def from_json(value: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Places:
+def from_json(value: Mapping[str, Mapping[str, Mapping[str, int]]]) -> QueueOffsets:
     """The places of a checkpoint's JSON, which `to_json` made."""
     return {
-        MessageQueue(topic, broker, int(queue_id)): int(offset)
+        MessageQueue(topic, broker, int(queue_id)): QueueOffset(int(offset))
         for topic, brokers in value.items()
         if topic not in (BEGAN, METRICS)
         for broker, queues in brokers.items()
@@ -49,22 +50,22 @@ def from_json(value: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Places:
     }
 
 
-def parse_places(option: str, text: str, *, what: str, lowest: int) -> Places:
-    """The places a person wrote; ConfigError says what is wrong and where."""
+def parse_by_queue(option: str, text: str, *, what: str, lowest: int) -> dict[MessageQueue, int]:
+    """The numbers a person wrote, one for each queue; ConfigError says what is wrong and where."""
     shape = f'{{"topic": {{"broker-a": {{"0": {what}}}}}}}'
-    places: Places = {}
+    numbers: dict[MessageQueue, int] = {}
     for topic, brokers in _object(option, _load(option, text, shape), "the whole", shape).items():
         for broker, queues in _object(option, brokers, f"topic {topic!r}", shape).items():
-            for queue_id, offset in _object(option, queues, f"broker {broker!r}", shape).items():
+            for queue_id, number in _object(option, queues, f"broker {broker!r}", shape).items():
                 queue = _queue(option, topic, broker, queue_id)
-                if not isinstance(offset, int) or isinstance(offset, bool) or offset < lowest:
+                if not isinstance(number, int) or isinstance(number, bool) or number < lowest:
                     raise ConfigError(
-                        f"option {option!r}: {offset!r} for queue {queue_id} of {topic!r} on {broker!r} is not {what}"
+                        f"option {option!r}: {number!r} for queue {queue_id} of {topic!r} on {broker!r} is not {what}"
                     )
-                places[queue] = offset
-    if not places:
+                numbers[queue] = number
+    if not numbers:
         raise ConfigError(f"option {option!r} names no queue: write {shape}")
-    return places
+    return numbers
 
 
 def parse_assign(option: str, text: str) -> frozenset[MessageQueue]:

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from rocketeer.errors import BadSqlExpression, ConfigError
 from rocketeer.filter.sql import sql_filter
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import SQL92, SUB_ALL, TAG, parse_tags
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -25,9 +26,10 @@ from rocketeer.spark.option_texts import (
 )
 from rocketeer.spark.protection import Protection, with_environment
 from rocketeer.spark.source.columns import FORMAT as FORMAT
-from rocketeer.spark.source.offsets import EARLIEST, LATEST, Places, parse_assign, parse_places
+from rocketeer.spark.source.offsets import EARLIEST, LATEST, QueueOffsets, parse_assign, parse_by_queue
 
-Where: TypeAlias = str | Places
+StartPosition: TypeAlias = str | QueueOffsets
+Times: TypeAlias = dict[MessageQueue, int]
 """`earliest`, `latest`, or places per queue."""
 
 
@@ -62,8 +64,8 @@ def _sql(name: str, text: str) -> str:
     return text_of(name, text)
 
 
-def _where(allowed: tuple[str, ...], lowest: int) -> Callable[[str, str], Where]:
-    def parse(name: str, text: str) -> Where:
+def _where(allowed: tuple[str, ...], lowest: int) -> Callable[[str, str], StartPosition]:
+    def parse(name: str, text: str) -> StartPosition:
         if text.strip().lower() in ("earliest", "latest"):
             word = text.strip().lower()
             if word not in allowed:
@@ -75,13 +77,14 @@ def _where(allowed: tuple[str, ...], lowest: int) -> Callable[[str, str], Where]
         )
         if not text.strip().startswith("{"):
             raise ConfigError(f"option {name!r} is {text!r}: write {words} or JSON with offsets per queue")
-        return parse_places(name, text, what=marks, lowest=lowest)
+        marked = parse_by_queue(name, text, what=marks, lowest=lowest)
+        return {queue: QueueOffset(mark) for queue, mark in marked.items()}
 
     return parse
 
 
-def _times(name: str, text: str) -> Places:
-    return parse_places(name, text, what="a time in ms", lowest=0)
+def _times(name: str, text: str) -> Times:
+    return parse_by_queue(name, text, what="a time in ms", lowest=0)
 
 
 _start: Final = _where(("earliest", "latest"), EARLIEST)
@@ -102,12 +105,12 @@ class SourceOptions(Protection):
     subscribe_pattern: str | None = option("subscribePattern", _pattern)
     tags: str | None = option("tags", _tags)
     sql: str | None = option("sql", _sql)
-    starting_offsets: Where | None = option("startingOffsets", _start)  # noqa: RUF009
-    ending_offsets: Where = option("endingOffsets", _end, "latest")  # noqa: RUF009
+    starting_offsets: StartPosition | None = option("startingOffsets", _start)  # noqa: RUF009
+    ending_offsets: StartPosition = option("endingOffsets", _end, "latest")  # noqa: RUF009
     starting_timestamp: int | None = option("startingTimestamp", _any)
     ending_timestamp: int | None = option("endingTimestamp", _any)
-    starting_offsets_by_timestamp: Places | None = option("startingOffsetsByTimestamp", _times)  # noqa: RUF009
-    ending_offsets_by_timestamp: Places | None = option("endingOffsetsByTimestamp", _times)  # noqa: RUF009
+    starting_offsets_by_timestamp: Times | None = option("startingOffsetsByTimestamp", _times)  # noqa: RUF009
+    ending_offsets_by_timestamp: Times | None = option("endingOffsetsByTimestamp", _times)  # noqa: RUF009
     timestamp_strategy: str = option("startingOffsetsByTimestampStrategy", one_of("error", "latest"), "error")
     max_offsets_per_trigger: int | None = option("maxOffsetsPerTrigger", _some)
     min_offsets_per_trigger: int | None = option("minOffsetsPerTrigger", _some)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source.losses import Loss
-from rocketeer.spark.source.offsets import Places
+from rocketeer.spark.source.offsets import QueueOffsets
 
 SMALL_RECORDS: Final = 2_000
 """Ranges with fewer records share a task: starting a task costs more than reading them."""
@@ -18,8 +19,8 @@ class QueueRange:
     """Messages [begin, end) of one queue."""
 
     queue: MessageQueue
-    begin: int
-    end: int
+    begin: QueueOffset
+    end: QueueOffset
 
     @property
     def records(self) -> int:
@@ -82,15 +83,15 @@ def must_wait(available: int, least: int | None, waited_ms: float | None, delay_
     return waited_ms is not None and waited_ms < delay_ms_max
 
 
-def advance(start: Places, shares: Mapping[MessageQueue, int]) -> Places:
+def advance(start: QueueOffsets, shares: Mapping[MessageQueue, int]) -> QueueOffsets:
     """The end of a batch: `start` moved on by each queue's share."""
-    return {queue: offset + shares.get(queue, 0) for queue, offset in start.items()}
+    return {queue: QueueOffset(offset + shares.get(queue, 0)) for queue, offset in start.items()}
 
 
 # --- what is missing ------------------------------------------------------------------------------
 
 
-def clip(wanted: QueueRange, low: int, high: int) -> tuple[QueueRange | None, Loss | None]:
+def clip(wanted: QueueRange, low: QueueOffset, high: QueueOffset) -> tuple[QueueRange | None, Loss | None]:
     """The part of a range that a queue with messages [low, high) has, and what is lost of it.
 
     An end below the begin means the queue began anew below: it is read from its first message to that end.
@@ -124,7 +125,7 @@ def split(
     whole = [piece for piece in ranges if piece.records > 0]
     if max_records is not None:
         whole = [
-            QueueRange(piece.queue, begin, min(begin + max_records, piece.end))
+            QueueRange(piece.queue, QueueOffset(begin), QueueOffset(min(begin + max_records, piece.end)))
             for piece in whole
             for begin in range(piece.begin, piece.end, max_records)
         ]
@@ -145,7 +146,7 @@ def _piece_counts(sizes: Sequence[int], wanted: int) -> list[int]:
 
 
 def _cut(piece: QueueRange, count: int) -> list[QueueRange]:
-    marks = [piece.begin + piece.records * i // count for i in range(count + 1)]
+    marks = [QueueOffset(piece.begin + piece.records * i // count) for i in range(count + 1)]
     return [QueueRange(piece.queue, begin, end) for begin, end in pairwise(marks)]
 
 

@@ -63,7 +63,7 @@ class PrefetchingReader(StreamReader):
         rows: list[Any] = []
         count = size = 0
         try:
-            for batch in read_partition(at_once(self._options), self._schema, task):
+            for batch in read_partition(single_attempt(self._options), self._schema, task):
                 rows.append(batch)
                 count += batch.num_rows
                 size += batch.nbytes
@@ -77,7 +77,7 @@ class PrefetchingReader(StreamReader):
 
 
 class _WithRows(PrefetchingReader, _SimpleStreamReaderWrapper):
-    """The same reader between planning a batch and handing over its rows."""
+    """A PrefetchingReader between planning a batch and handing over its rows."""
 
     def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
         rows, self._rows = self._rows, []
@@ -85,7 +85,7 @@ class _WithRows(PrefetchingReader, _SimpleStreamReaderWrapper):
         return iter(rows)
 
 
-def at_once(options: SourceOptions) -> SourceOptions:
+def single_attempt(options: SourceOptions) -> SourceOptions:
     """To try once and to leave out nothing: waiting for brokers, and saying what is lost, is what tasks do."""
     size = min(options.fetch_bytes, BYTES_MAX)
     return replace(options, fetch_timeout_ms=0, fail_on_data_loss=True, fetch_bytes=size)

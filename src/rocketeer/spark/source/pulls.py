@@ -5,6 +5,7 @@ from typing import Final
 
 from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.plans.pull import PullSettings, pull_request
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.route import MASTER_ID
 from rocketeer.model.subscription import SUB_ALL, TAG, Subscription
@@ -70,7 +71,7 @@ class PullTerms:
         return self.kind != TAG or self.expression != SUB_ALL
 
     def request(
-        self, queue: MessageQueue, offset: int, count: int, *, bulk_bytes: int | None = None
+        self, queue: MessageQueue, offset: QueueOffset, count: int, *, bulk_bytes: int | None = None
     ) -> Command:
         """Not held by the broker when nothing is there; the expression travels along, so no heartbeat is needed."""
         wanted = Subscription(queue.topic, self.expression, self.kind)

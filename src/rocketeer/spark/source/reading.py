@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketeer.model.subscription import parse_tags
-from rocketeer.record.vectorised import Offsets, record_offsets
+from rocketeer.record.vectorised import OffsetArray, record_offsets
 from rocketeer.spark.source import planning
 from rocketeer.spark.source.bounds import check_final
 from rocketeer.spark.source.brokers import BrokersView
@@ -22,7 +22,7 @@ from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.pulls import PullTerms
 from rocketeer.spark.source.store_read import read_files
 from rocketeer.spark.source.store_view import StorePlace, StoreView
-from rocketeer.spark.source.view import Place, View
+from rocketeer.spark.source.view import SourceLocation, SourceView
 from rocketeer.spark.versions import HAS_LIMITS
 
 log = logging.getLogger(__name__)
@@ -31,17 +31,19 @@ log = logging.getLogger(__name__)
 class RangePartition(InputPartition):
     """One task: ranges of queues, each with the place to read it from."""
 
-    def __init__(self, pieces: tuple[tuple[QueueRange, Place], ...]) -> None:
+    def __init__(self, pieces: tuple[tuple[QueueRange, SourceLocation], ...]) -> None:
         super().__init__(pieces)
         self.pieces = pieces
 
 
-def open_view(options: SourceOptions) -> View:
+def open_view(options: SourceOptions) -> SourceView:
     """Where planning looks: brokers or files."""
     return BrokersView(options) if options.store_path is None else StoreView(options)
 
 
-def plan_tasks(options: SourceOptions, view: View, wanted: Iterable[QueueRange]) -> list[RangePartition]:
+def plan_tasks(
+    options: SourceOptions, view: SourceView, wanted: Iterable[QueueRange]
+) -> list[RangePartition]:
     """Ranges as they were decided on, checked against what is there, cut and put together into tasks."""
     asked = [piece for piece in wanted if piece.begin != piece.end]
     queues = [piece.queue for piece in asked]
@@ -82,7 +84,9 @@ def read_partition(options: SourceOptions, schema: StructType, partition: InputP
                 yield batch
 
 
-def _buffers(options: SourceOptions, piece: QueueRange, place: Place) -> Iterator[tuple[Any, Offsets]]:
+def _buffers(
+    options: SourceOptions, piece: QueueRange, place: SourceLocation
+) -> Iterator[tuple[Any, OffsetArray]]:
     """Buffers with records of the range, and where the records begin."""
     if isinstance(place, StorePlace):
         yield from read_files(place, piece, options.tags, options.fail_on_data_loss)
@@ -99,7 +103,7 @@ def _tag_set(options: SourceOptions) -> Any:
 
 
 def _keeper(piece: QueueRange) -> Any:
-    """Filtered pulls may bring messages behind the end: how many match is not known when asking."""
+    """Make the mask that keeps records inside the range: filtered pulls may return some behind its end."""
 
     def keep(heads: NDArray[Any]) -> NDArray[np.bool_]:
         offsets = heads["queue_offset"]

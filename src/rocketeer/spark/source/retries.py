@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from rocketeer.client.core.transient import passes
 from rocketeer.errors import ClientError, NoBroker, NoNameServer, NoRoute, RemotingError
-from rocketeer.spark.outages import Outage, passes
+from rocketeer.spark.outages import Outage
 from rocketeer.spark.source.options import SourceOptions
-from rocketeer.spark.source.view import View
+from rocketeer.spark.source.view import SourceView
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -23,7 +24,7 @@ def outage_of(options: SourceOptions) -> Outage:
 
 def with_retries(
     options: SourceOptions,
-    view: View,
+    view: SourceView,
     ask: Callable[[], T],
     *,
     known: bool = False,
@@ -45,7 +46,7 @@ def with_retries(
             failed()
             log.warning(
                 "planning waits for broker=%s tries=%d waited_s=%.1f fetch_timeout_s=%g next_s=%.1f error=%s",
-                view.culprit(error),
+                view.broker_label(error),
                 outage.tries,
                 outage.seconds,
                 options.fetch_timeout_ms / 1000,

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.filter.tags import tag_subscription
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.subscription import SUB_ALL
-from rocketeer.record.vectorised import Offsets
+from rocketeer.record.vectorised import OffsetArray
 from rocketeer.spark.source.losses import DataLost, Loss
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.store_view import StorePlace, place_entries
 from rocketeer.store.consume_queue_ext import ADDRESS_MAX
-from rocketeer.store.store_files import LogFiles, QueueFiles
+from rocketeer.store.store_files import LogFilesView, QueueFilesView
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +26,15 @@ _ENTRIES_AT_ONCE: Final = 65_536
 
 def read_files(
     place: StorePlace, wanted: QueueRange, tags: str | None, fail_on_data_loss: bool
-) -> Iterator[tuple[NDArray[np.uint8], Offsets]]:
+) -> Iterator[tuple[NDArray[np.uint8], OffsetArray]]:
     """(a segment's bytes, where in it the next messages are), in order."""
     store = Path(place.store)
-    files = QueueFiles(store, wanted.queue.topic, wanted.queue.queue_id)
-    records = LogFiles(store)
+    files = QueueFilesView(store, wanted.queue.topic, wanted.queue.queue_id)
+    records = LogFilesView(store)
     codes = _codes(wanted.queue.topic, tags)
     at = wanted.begin
     while at < wanted.end:
-        entries = place_entries(place, files, at, min(wanted.end, at + _ENTRIES_AT_ONCE))
+        entries = place_entries(place, files, at, QueueOffset(min(wanted.end, at + _ENTRIES_AT_ONCE)))
         if not len(entries):
             _lost(Loss(wanted.queue, at, wanted.end, "the queue's files do not have them"), fail_on_data_loss)
             return
@@ -45,16 +45,18 @@ def read_files(
             good = records.heads_match(base, offsets, sizes)
             if not good.all():
                 bad = np.flatnonzero(~good)
-                begin = at + first + int(bad[0])
+                begin = QueueOffset(at + first + int(bad[0]))
                 why = "their records are not in the log (any more)"
-                _lost(Loss(wanted.queue, begin, begin + len(bad), why), fail_on_data_loss)
+                _lost(Loss(wanted.queue, begin, QueueOffset(begin + len(bad)), why), fail_on_data_loss)
             if codes is not None and not in_tail:
                 good &= np.isin(part["tag_code"], codes) | (part["tag_code"] <= ADDRESS_MAX)
             yield from _pieces(records.view(base), offsets[good], sizes[good])
-        at += len(entries)
+        at = QueueOffset(at + len(entries))
 
 
-def _by_segment(records: LogFiles, entries: NDArray[Any]) -> Iterator[tuple[LogOffset, NDArray[Any], int]]:
+def _by_segment(
+    records: LogFilesView, entries: NDArray[Any]
+) -> Iterator[tuple[LogOffset, NDArray[Any], int]]:
     """(base, entries, index of the first) for each run of entries in one segment."""
     at = 0
     while at < len(entries):
@@ -74,8 +76,8 @@ def _by_segment(records: LogFiles, entries: NDArray[Any]) -> Iterator[tuple[LogO
 
 
 def _pieces(
-    data: NDArray[np.uint8], offsets: Offsets, sizes: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.uint8], Offsets]]:
+    data: NDArray[np.uint8], offsets: OffsetArray, sizes: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.uint8], OffsetArray]]:
     """Cut so that each piece holds about BATCH_BYTES."""
     if not len(offsets):
         return

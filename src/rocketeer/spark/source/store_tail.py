@@ -12,28 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.errors import BadRecord
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.record.columns import Spans, find_parts, gather
 from rocketeer.record.layout import BLANK, BLANK_MAGIC, body_crc
-from rocketeer.record.vectorised import Offsets, fixed_fields, step_through
+from rocketeer.record.vectorised import OffsetArray, fixed_fields, step_through
 from rocketeer.store.dispatch import TX_UNSEEN
 from rocketeer.store.queue_entry import ENTRY_COLUMNS
-from rocketeer.store.store_files import LogFiles
+from rocketeer.store.store_files import LogFilesView
 
 SETTLE_S: Final = 0.002
 """A record may be seen while its broker still copies it into the file: give it this time."""
 
-Key = tuple[str, int]
+TailKey = tuple[str, int]
+TailEntry = tuple[QueueOffset, LogOffset, int]
 
 
 class LogTail:
     """Entries of messages from a place in the log on, by topic and queue."""
 
-    def __init__(self, log: LogFiles, start: LogOffset, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, log: LogFilesView, start: LogOffset, wanted: Callable[[str], bool]) -> None:
         self._log = log
         self._at = start
         self._wanted = wanted
-        self.entries: dict[Key, list[tuple[int, int, int]]] = {}
+        self.entries: dict[TailKey, list[TailEntry]] = {}
         """(queue offset, log offset, size) in the order of the log."""
 
     def follow(self) -> None:
@@ -56,7 +57,7 @@ class LogTail:
                     return
             self._at = following
 
-    def forget_below(self, key: Key, offset: int) -> None:
+    def forget_below(self, key: TailKey, offset: QueueOffset) -> None:
         """The consume queue's file has these by now."""
         kept = [entry for entry in self.entries.get(key, ()) if entry[0] >= offset]
         if kept:
@@ -64,7 +65,7 @@ class LogTail:
         else:
             self.entries.pop(key, None)
 
-    def _take(self, base: int, data: NDArray[np.uint8], found: Offsets) -> None:
+    def _take(self, base: int, data: NDArray[np.uint8], found: OffsetArray) -> None:
         time.sleep(SETTLE_S)
         rows = fixed_fields(data.data, found)
         try:
@@ -104,18 +105,18 @@ class LogTail:
         return found
 
 
-def as_entries(tail: list[tuple[int, int, int]], begin: int) -> NDArray[Any]:
+def as_entries(tail: list[TailEntry], begin: QueueOffset) -> NDArray[Any]:
     """The tail from queue offset `begin` on as consume-queue entries, as far as it has no hole (tag codes are 0)."""
     rows: list[tuple[int, int, int]] = []
     at = begin
     for queue_offset, log_offset, size in tail:
         if queue_offset == at:
             rows.append((log_offset, size, 0))
-            at += 1
+            at = QueueOffset(at + 1)
     return np.array(rows, dtype=ENTRY_COLUMNS)
 
 
-def _walk(data: NDArray[np.uint8], start: int) -> tuple[Offsets, bool]:
+def _walk(data: NDArray[np.uint8], start: int) -> tuple[OffsetArray, bool]:
     """Where records begin from `start` on, and whether a blank (the end of the file) follows them."""
     found, at = step_through(data.data, start, len(data))
     ended = len(data) - at >= BLANK.size and BLANK.unpack_from(data.data, at)[1] == BLANK_MAGIC

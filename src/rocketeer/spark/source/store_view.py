@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketeer.errors import ConfigError, StoreError
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.source.offsets import Places
+from rocketeer.spark.source.offsets import QueueOffsets
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
-from rocketeer.spark.source.store_tail import Key, LogTail, as_entries
+from rocketeer.spark.source.store_tail import LogTail, TailKey, as_entries
 from rocketeer.store.checkpoint import read_checkpoint
 from rocketeer.store.queue_entry import ENTRY_COLUMNS
-from rocketeer.store.store_files import LogFiles, QueueFiles, is_blank, topic_queues
+from rocketeer.store.store_files import LogFilesView, QueueFilesView, is_blank, topic_queues
 
 _SAMPLE = 1000
 
@@ -28,7 +28,7 @@ class StorePlace:
     """Where an executor reads a range: the store's folder, and the entries no file has yet."""
 
     store: str
-    tail_begin: int
+    tail_begin: QueueOffset
     tail: bytes
     """As in a consume queue's file, from queue offset `tail_begin` on."""
 
@@ -42,15 +42,15 @@ class StoreView:
         self._store = Path(options.store_path).absolute()
         if not self._store.is_dir():
             raise StoreError(f"storePath {options.store_path!r} is not a folder")
-        self._log = LogFiles(self._store)
-        self._files: dict[Key, QueueFiles] = {}
-        self._on_disk: dict[Key, int] = {}
+        self._log = LogFilesView(self._store)
+        self._files: dict[TailKey, QueueFilesView] = {}
+        self._on_disk: dict[TailKey, QueueOffset] = {}
         """How far the files go, which only grows; entries behind are in the tail."""
         self._tail = LogTail(self._log, self._safe_start(), options.wants)
 
     has_answered = True
 
-    def culprit(self, error: Exception) -> str:
+    def broker_label(self, error: Exception) -> str:
         return self._options.broker_name
 
     def queues(self) -> frozenset[MessageQueue]:
@@ -74,36 +74,36 @@ class StoreView:
     def check_filter(self, queues: Iterable[MessageQueue]) -> None:
         """Tags need no check, and SQL was refused with the options."""
 
-    def lows(self, queues: Iterable[MessageQueue]) -> Places:
+    def lows(self, queues: Iterable[MessageQueue]) -> QueueOffsets:
         return {queue: self._low(queue) for queue in queues}
 
-    def highs(self, queues: Iterable[MessageQueue]) -> Places:
+    def highs(self, queues: Iterable[MessageQueue]) -> QueueOffsets:
         self._tail.follow()
         return {queue: self._high(queue) for queue in queues}
 
     def has_master(self, queue: MessageQueue) -> bool:
         return True
 
-    def first_at(self, queue: MessageQueue, time_ms: int) -> int | None:
+    def first_at(self, queue: MessageQueue, time_ms: int) -> QueueOffset | None:
         low, high = self._low(queue), self.highs([queue])[queue]
         end = high
         while low < high:
-            middle = (low + high) // 2
+            middle = QueueOffset((low + high) // 2)
             entry = self._entry(queue, middle)
             if entry is None or is_blank(entry) or self._log.stored_ms(_where(entry)[0]) < time_ms:
-                low = middle + 1
+                low = QueueOffset(middle + 1)
             else:
                 high = middle
         return low if low < end else None
 
-    def stored_ms(self, queue: MessageQueue, offset: int) -> int | None:
+    def stored_ms(self, queue: MessageQueue, offset: QueueOffset) -> int | None:
         entry = self._entry(queue, offset)
         if entry is None or is_blank(entry):
             return None
         return self._log.stored_ms(_where(entry)[0])
 
-    def mean_bytes(self, queue: MessageQueue, offset: int) -> float:
-        sizes = self._entries(queue, offset, offset + _SAMPLE)["size"]
+    def mean_bytes(self, queue: MessageQueue, offset: QueueOffset) -> float:
+        sizes = self._entries(queue, offset, QueueOffset(offset + _SAMPLE))["size"]
         return float(sizes.mean()) if len(sizes) else 1.0
 
     def place(self, piece: QueueRange) -> StorePlace:
@@ -113,7 +113,7 @@ class StoreView:
         tail = as_entries(self._tail.entries.get(key, []), begin)[: max(piece.end - begin, 0)]
         return StorePlace(str(self._store), begin, tail.tobytes())
 
-    def commit(self, group: str, places: Places) -> None:
+    def commit(self, group: str, places: QueueOffsets) -> None:
         raise AssertionError("refused when the options were read")
 
     def close(self) -> None:
@@ -124,12 +124,12 @@ class StoreView:
     def _forget_written(self) -> None:
         """Entries that reached the queues' files by now need no place in memory: a stream may run for months."""
         for key in [key for key, tail in self._tail.entries.items() if len(tail) > _SAMPLE]:
-            end = self._queue_files(key).bounds()[1]
+            end = _bounds(self._queue_files(key))[1]
             if end > self._disk_end(key):
                 self._on_disk[key] = end
                 self._tail.forget_below(key, end)
 
-    def _check(self, topics: Iterable[str], found: set[Key]) -> None:
+    def _check(self, topics: Iterable[str], found: set[TailKey]) -> None:
         there = {topic for topic, _ in found}
         for topic in topics:
             if topic not in there:
@@ -172,99 +172,106 @@ class StoreView:
                 best = max(best, self._last_before((topic, queue_id), safe_ms))
         return best
 
-    def _last_before(self, key: Key, time_ms: int) -> LogOffset:
+    def _last_before(self, key: TailKey, time_ms: int) -> LogOffset:
         files = self._queue_files(key)
-        low, high = files.bounds()
+        low, high = _bounds(files)
         low = self._first_alive(files, low, high)
         best = LogOffset(0)
         while low < high:
-            middle = (low + high) // 2
-            entries = files.entries(middle, middle + 1)
+            middle = QueueOffset((low + high) // 2)
+            entries = files.entries(middle, QueueOffset(middle + 1))
             if not len(entries):
                 high = middle
                 continue
             at, size = _where(entries[0])
             if self._log.has(at, size) and self._log.stored_ms(at) < time_ms:
                 best = at
-                low = middle + 1
+                low = QueueOffset(middle + 1)
             else:
                 high = middle
         return best
 
-    def _low(self, queue: MessageQueue) -> int:
+    def _low(self, queue: MessageQueue) -> QueueOffset:
         key = _key(queue)
         files = self._queue_files(key)
-        first, end = files.bounds()
+        first, end = _bounds(files)
         found = self._first_alive(files, first, end)
         if first == end and (tail := self._tail.entries.get(key)):
             return tail[0][0]
         return found
 
-    def _first_alive(self, files: QueueFiles, low: int, high: int) -> int:
+    def _first_alive(self, files: QueueFilesView, low: QueueOffset, high: QueueOffset) -> QueueOffset:
         """The first entry that is no blank and whose record retention has not deleted."""
         oldest = self._log.min_offset
         while low < high:
-            middle = (low + high) // 2
-            entries = files.entries(middle, middle + 1)
+            middle = QueueOffset((low + high) // 2)
+            entries = files.entries(middle, QueueOffset(middle + 1))
             if len(entries) and (is_blank(entries[0]) or int(entries[0]["log_offset"]) < oldest):
-                low = middle + 1
+                low = QueueOffset(middle + 1)
             else:
                 high = middle
         return low
 
-    def _high(self, queue: MessageQueue) -> int:
+    def _high(self, queue: MessageQueue) -> QueueOffset:
         key = _key(queue)
         end = self._disk_end(key)
         tail = self._tail.entries.get(key)
         if not tail:
             return end
-        if not end and not self._queue_files(key).bounds()[1]:
+        if not end and not _bounds(self._queue_files(key))[1]:
             end = tail[0][0]
-        return end + len(as_entries(tail, end))
+        return QueueOffset(end + len(as_entries(tail, end)))
 
-    def _disk_end(self, key: Key) -> int:
+    def _disk_end(self, key: TailKey) -> QueueOffset:
         """How far the files go, without entries whose record is not there (a copy taken while a broker ran)."""
         if key not in self._on_disk:
             files = self._queue_files(key)
-            first, end = files.bounds()
+            first, end = _bounds(files)
             low, high = self._first_alive(files, first, end), end
-            last = files.entries(end - 1, end) if end > first else None
+            last = files.entries(QueueOffset(end - 1), end) if end > first else None
             if last is not None and len(last) and not self._log.has(*_where(last[0])):
                 while low < high:
-                    middle = (low + high) // 2
-                    entry = files.entries(middle, middle + 1)
+                    middle = QueueOffset((low + high) // 2)
+                    entry = files.entries(middle, QueueOffset(middle + 1))
                     if len(entry) and self._log.has(*_where(entry[0])):
-                        low = middle + 1
+                        low = QueueOffset(middle + 1)
                     else:
                         high = middle
                 end = low
             self._on_disk[key] = end
         return self._on_disk[key]
 
-    def _entry(self, queue: MessageQueue, offset: int) -> Any | None:
-        found = self._entries(queue, offset, offset + 1)
+    def _entry(self, queue: MessageQueue, offset: QueueOffset) -> Any | None:
+        found = self._entries(queue, offset, QueueOffset(offset + 1))
         return found[0] if len(found) else None
 
-    def _entries(self, queue: MessageQueue, begin: int, end: int) -> NDArray[Any]:
+    def _entries(self, queue: MessageQueue, begin: QueueOffset, end: QueueOffset) -> NDArray[Any]:
         key = _key(queue)
         on_disk = self._disk_end(key)
         if begin < on_disk:
             return self._queue_files(key).entries(begin, min(end, on_disk))
         return as_entries(self._tail.entries.get(key, []), begin)[: end - begin]
 
-    def _queue_files(self, key: Key) -> QueueFiles:
-        return self._files.setdefault(key, QueueFiles(self._store, *key))
+    def _queue_files(self, key: TailKey) -> QueueFilesView:
+        return self._files.setdefault(key, QueueFilesView(self._store, *key))
 
 
-def _key(queue: MessageQueue) -> Key:
+def _key(queue: MessageQueue) -> TailKey:
     return queue.topic, queue.queue_id
+
+
+def _bounds(files: QueueFilesView) -> tuple[QueueOffset, QueueOffset]:
+    first, end = files.bounds()
+    return QueueOffset(first), QueueOffset(end)
 
 
 def _where(entry: Any) -> tuple[LogOffset, int]:
     return LogOffset(int(entry["log_offset"])), int(entry["size"])
 
 
-def place_entries(place: StorePlace, files: QueueFiles, begin: int, end: int) -> NDArray[Any]:
+def place_entries(
+    place: StorePlace, files: QueueFilesView, begin: QueueOffset, end: QueueOffset
+) -> NDArray[Any]:
     """Entries [begin, end) as far as they are there, from the files and then from what came along."""
     tail = np.frombuffer(place.tail, dtype=ENTRY_COLUMNS)
     if begin >= place.tail_begin:

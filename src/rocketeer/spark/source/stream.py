@@ -16,17 +16,18 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from rocketeer.client.core.transient import passes
 from rocketeer.errors import ClientError, ConfigError, RemotingError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.source import planning
-from rocketeer.spark.source.away import BrokersAway
 from rocketeer.spark.source.bounds import starting_places
-from rocketeer.spark.source.offsets import BEGAN, METRICS, Places, from_json, to_json
+from rocketeer.spark.source.offsets import BEGAN, METRICS, QueueOffsets, from_json, to_json
 from rocketeer.spark.source.options import SourceOptions
 from rocketeer.spark.source.planning import QueueRange
 from rocketeer.spark.source.reading import open_view, plan_tasks, read_partition
 from rocketeer.spark.source.retries import with_retries
-from rocketeer.spark.source.view import View
+from rocketeer.spark.source.unreachable import UnreachableBrokers
+from rocketeer.spark.source.view import SourceView
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,16 +45,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._view: View | None = None
+        self._view: SourceView | None = None
         self._queues: frozenset[MessageQueue] = frozenset()
         self._queues_s = float("-inf")
-        self._highs: Places = {}
+        self._highs: QueueOffsets = {}
         self._highs_s = float("-inf")
-        self._target: Places | None = None
+        self._target: QueueOffsets | None = None
         self._began_s: float | None = None
         self._shown: dict[str, Any] | None = None
         self._initial: dict[str, Any] | None = None
-        self._away = BrokersAway(options.fetch_retry_interval_ms / 1000)
+        self._away = UnreachableBrokers(options.fetch_retry_interval_ms / 1000)
         self._retries = 0
         self._reached: dict[str, Any] = {}
         self._answered_s = float("-inf")
@@ -172,13 +173,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._began_s is None:  # also a first batch with nothing in it has begun
                 self._began_s = time.monotonic()
             shares = self._shares(begin, backlog)
-            ends |= {queue: begin[queue] + shares.get(queue, 0) for queue in backlog}
+            ends |= planning.advance({queue: begin[queue] for queue in backlog}, shares)
         if ends == before:
             return start
         self._began_s = time.monotonic()
         return to_json(ends)
 
-    def _check_checkpoint(self, places: Places) -> None:
+    def _check_checkpoint(self, places: QueueOffsets) -> None:
         """Topics may come and go between starts; a checkpoint that has none of them is of another stream."""
         topics = sorted({queue.topic for queue in places})
         if topics and not any(map(self._options.wants, topics)):
@@ -188,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "choose another checkpointLocation"
             )
 
-    def _starting_places(self) -> Places:
+    def _starting_places(self) -> QueueOffsets:
         view = self._opened()
         return self._waiting(lambda: starting_places(self._options, view, view.queues(), default="latest"))
 
@@ -208,12 +209,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting(lambda: view.check_filter(from_json(start)), known=True)
         self._filter_checked = True
 
-    def _opened(self) -> View:
+    def _opened(self) -> SourceView:
         if self._view is None:
             self._view = open_view(self._options)
         return self._view
 
-    def _available(self, before: Places) -> Places:
+    def _available(self, before: QueueOffsets) -> QueueOffsets:
         """How far queues go: as of now, or of when a run to `AvailableNow` began."""
         if self._target is not None:
             return self._target
@@ -233,7 +234,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except (RemotingError, ClientError) as error:
                 # A name server that is away, a topic nobody serves for a moment: go on with what is known.
                 self._queues = self._queues or frozenset(filter(self._is_wanted, before))
-                if force or not self._queues:
+                if force or not self._queues or not passes(error):
                     raise
                 log.warning("queues not looked up error=%s", error)
             self._queues_s = now_s
@@ -247,14 +248,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assigned = self._options.assign
         return self._options.wants(queue.topic) if assigned is None else queue in assigned
 
-    def _with_new_queues(self, before: Places, highs: Places) -> Places:
+    def _with_new_queues(self, before: QueueOffsets, highs: QueueOffsets) -> QueueOffsets:
         """Queues that came into being since are read from their first message."""
         new = [queue for queue in highs if queue not in before]
         return {**before, **self._away.ask(self._opened().lows, new)} if new else before
 
-    def _shares(self, begin: Places, backlog: Places) -> dict[MessageQueue, int]:
+    def _shares(self, begin: QueueOffsets, backlog: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         options = self._options
-        shares: dict[MessageQueue, int] = backlog
+        shares = backlog
         if options.max_bytes_per_trigger is not None:
             view = self._opened()
             means = self._waiting(

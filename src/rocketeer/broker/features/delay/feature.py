@@ -10,27 +10,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from rocketeer.broker.feature import Feature, Periodic, Replay, Rest
+from rocketeer.broker.feature import Feature, IdlePause, Periodic, Replay
 from rocketeer.broker.features.delay.offsets import DelayOffsets
 from rocketeer.broker.features.delay.recovery import DelayRecovery
 from rocketeer.broker.features.delay.roll import DelayRoll
 from rocketeer.broker.writer import Writer
 from rocketeer.clock import Clock
-from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset, QueueOffset
-from rocketeer.model.property_names import DELAY, REAL_QID, REAL_TOPIC
+from rocketeer.model.property_names import DELAY
 from rocketeer.model.topic import SCHEDULE_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.delay_levels import DelayLevels
-from rocketeer.record.flags import TX_MASK
-from rocketeer.record.layout import PendingMessage, StoredMessage
+from rocketeer.record.layout import StoredMessage
 from rocketeer.record.properties import (
-    decode_properties,
-    encode_properties,
-    find_property,
     target_of,
 )
-from rocketeer.record.skip import Wanted
+from rocketeer.record.skip import SkipFilter
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -43,48 +38,32 @@ SLICE_S = 0.002
 
 
 class DelayService:
-    """Moves messages into their level's queue, and back to their own when due."""
+    """Moves messages back to their own queue when due."""
 
     def __init__(
-        self, levels: DelayLevels, clock: Clock, store: MessageStore, *, save_every_s: float
+        self, levels: DelayLevels, clock: Clock, store: MessageStore, writer: Writer, *, save_every_s: float
     ) -> None:
         self._levels = levels
         self._clock = clock
         self._store = store
+        self._writer = writer
         self._next_due_ms: dict[int, int] = {}
         self._at_level = 0
         """Where the next slice begins."""
         self.offsets = DelayOffsets(store, save_every_s=save_every_s, now_s=clock.monotonic_s)
         self.recovery = DelayRecovery(levels, self.offsets, store)
 
-    def rewrite(self, message: PendingMessage) -> None:
-        """Send a message with a delay level to the schedule topic, remembering where it belongs."""
-        if message.sys_flag & TX_MASK not in (0, 0x8):
-            return
-        raw = find_property(message.properties, DELAY.encode())
-        wanted = 0 if raw is None else _level(raw)
-        if wanted <= 0:
-            return
-        level = self._levels.clamp(wanted)
-        properties = decode_properties(message.properties)
-        properties[DELAY] = str(level)
-        properties[REAL_TOPIC] = message.topic
-        properties[REAL_QID] = str(message.queue_id)
-        message.properties = encode_properties(properties)
-        message.topic = SCHEDULE_TOPIC
-        message.queue_id = level - 1
-
-    def run(self, writer: Writer) -> Awaitable[None] | None:
+    def run(self) -> Awaitable[None] | None:
         """Deliver all that is due; whoever waits for the loop comes in between."""
-        return self._go_on(writer) if self.deliver(writer) else None
+        return self._go_on() if self.deliver() else None
 
-    async def _go_on(self, writer: Writer) -> None:
+    async def _go_on(self) -> None:
         more = True
         while more:
             await asyncio.sleep(0)
-            more = self.deliver(writer)
+            more = self.deliver()
 
-    def deliver(self, writer: Writer) -> bool:
+    def deliver(self) -> bool:
         """Deliver what is due, a bounded slice of it; True when the slice ended before that was done."""
         now_ms = self._clock.now_ms()
         until_s = self._clock.monotonic_s() + SLICE_S
@@ -93,7 +72,7 @@ class DelayService:
             due_ms = self._next_due_ms.get(level, 0)
             # Further away than the level is long: the clock was set back meanwhile.
             if due_ms <= now_ms or due_ms > now_ms + self._levels.delay_ms(level):
-                self._deliver_level(level, writer, now_ms, until_s)
+                self._deliver_level(level, now_ms, until_s)
                 if self._clock.monotonic_s() >= until_s:
                     self._at_level = level + 1  # the others have their turn, too
                     return True
@@ -112,7 +91,7 @@ class DelayService:
         low = self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
         return max(self.offsets.delivered.get(level, 0), low)
 
-    def _deliver_level(self, level: int, writer: Writer, now_ms: int, until_s: float) -> None:
+    def _deliver_level(self, level: int, now_ms: int, until_s: float) -> None:
         delay_ms = self._levels.delay_ms(level)
         extra = self.recovery.extra.get(level, set())
         offset = self._next(level)
@@ -128,7 +107,7 @@ class DelayService:
                 message = self._store.message_at(log_offset)
                 if message is None:
                     log.warning("delayed message gone level=%d log_offset=%d", level, log_offset)
-                elif not _put_back(message, writer):
+                elif not _put_back(message, self._writer):
                     self._next_due_ms[level] = now_ms + 1_000
                     return
             offset = QueueOffset(offset + 1)
@@ -137,23 +116,6 @@ class DelayService:
             )  # at once: whatever fails next, this one is not delivered again
             if self._clock.monotonic_s() >= until_s:
                 return
-
-
-def _level(raw: bytes) -> int:
-    """RocketMQ's rule: any whole number of 32 bits, and without a delay from 0 down. RequestRefused for others."""
-    text = raw.decode("utf-8", "replace")
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if (
-        not digits.isascii()
-        or not digits.isdigit()
-        or len(digits) > 20
-        or not -(1 << 31) <= int(text) < 1 << 31
-    ):
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"{DELAY} is {text[:40]!r}: a delay level is a whole number, 1 for the first level",
-        )
-    return int(text)
 
 
 def _put_back(message: StoredMessage, writer: Writer) -> bool:
@@ -176,7 +138,7 @@ def _put_back(message: StoredMessage, writer: Writer) -> bool:
 def delay_feature(
     levels: DelayLevels, clock: Clock, store: MessageStore, writer: Writer, *, save_every_s: float
 ) -> Feature:
-    service = DelayService(levels, clock, store, save_every_s=save_every_s)
+    service = DelayService(levels, clock, store, writer, save_every_s=save_every_s)
     recovery = service.recovery
     roll = DelayRoll(levels, service.offsets, recovery, store, writer, clock)
 
@@ -188,17 +150,18 @@ def delay_feature(
 
     return Feature(
         "delay",
-        claims=(DELAY,),
-        rewrites=(service.rewrite,),
+        internal_topics=(SCHEDULE_TOPIC,),
         services=(
             Periodic(
                 "deliver delayed messages",
                 TICK_S,
-                lambda: service.run(writer),
-                Rest(lambda: service.oldest_needed() is None, REST_S),
+                service.run,
+                IdlePause(lambda: service.oldest_needed() is None, REST_S),
             ),
         ),
-        replays=(Replay(recovery.since, recovery.see, recovery.finish, Wanted(properties=(DELAY,))),),
+        replays=(
+            Replay(recovery.since, recovery.on_message, recovery.finish, SkipFilter(properties=(DELAY,))),
+        ),
         state=(service.offsets,),
         needs=(service.oldest_needed,),
         rolls=(roll.roll,),

@@ -33,7 +33,7 @@ class FlushedLog(Protocol):
 
 
 class DelayOffsets:
-    """`delivered` is what holds now; the file may lag behind it."""
+    """How far each level is delivered: `delivered` holds the current offsets, the file may lag behind."""
 
     file_name = "delayOffset.json"
 
@@ -42,10 +42,10 @@ class DelayOffsets:
         self._save_every_s = save_every_s
         self._now_s = now_s
         self._save_s = 0.0
-        self.delivered: dict[int, int] = {}
+        self.delivered: dict[int, QueueOffset] = {}
         self.log_offset: LogOffset | None = None
         """Where the log ended when the loaded file was written; None if it did not say."""
-        self._on_disk: dict[int, int] = {}
+        self._on_disk: dict[int, QueueOffset] = {}
         self._unflushed: deque[tuple[LogOffset, int, QueueOffset]] = deque()
         self._saved_at = 0
         self._dirty = True  # so that there is a file with a place
@@ -53,13 +53,13 @@ class DelayOffsets:
         """Whether the file says up to where in the log it holds: without that a crash cannot be told apart."""
 
     def advance(self, level: int, offset: QueueOffset) -> None:
-        """Messages of the level before `offset` are delivered, the log up to its end now says so."""
+        """Record that the level is delivered up to `offset`; saved once the present end of the log is on disk."""
         self.delivered[level] = offset
         self._unflushed.append((self._log.max_log_offset, level, offset))
         self._dirty = True
 
-    def recovered(self, delivered: dict[int, int]) -> None:
-        """What the log told at start; all of it is on disk."""
+    def recovered(self, delivered: dict[int, QueueOffset]) -> None:
+        """Replace the offsets by those that the replay of the log found at start; all of that log is on disk."""
         self._dirty = self._dirty or delivered != self._on_disk
         self.delivered = delivered
         self._on_disk = dict(delivered)
@@ -74,7 +74,7 @@ class DelayOffsets:
             yield
 
     def _take_flushed(self, flushed: LogOffset, count: int) -> bool:
-        """True: there may be more than so many."""
+        """Take up to `count` offsets whose log is flushed; True when there may be more."""
         for _ in range(count):
             if not self._unflushed or self._unflushed[0][0] > flushed:
                 return False

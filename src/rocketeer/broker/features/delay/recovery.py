@@ -42,7 +42,7 @@ class DelayRecovery:
     def __init__(self, levels: DelayLevels, offsets: DelayOffsets, store: MessageStore) -> None:
         self._offsets = offsets
         self._store = store
-        self._delivered: dict[int, int] = {}
+        self._delivered: dict[int, QueueOffset] = {}
         self._waiting = False
         self.levels: tuple[int, ...] = tuple(range(1, levels.max_level + 1))
         """All levels that messages wait in, also those the table had when it was longer."""
@@ -51,7 +51,7 @@ class DelayRecovery:
     # --- the replay --------------------------------------------------------------------------
 
     def since(self) -> LogOffset:
-        """From where the log has to be walked."""
+        """The log offset at which the replay has to begin."""
         end = self._store.max_log_offset
         self._open_levels()
         if not self._waiting:
@@ -62,7 +62,7 @@ class DelayRecovery:
             return end
         return saved
 
-    def see(self, entry: DispatchEntry) -> None:
+    def on_message(self, entry: DispatchEntry) -> None:
         if not self._waiting or entry.topic == SCHEDULE_TOPIC:
             return
         ended = ended_by(entry.prepared_offset)
@@ -99,7 +99,7 @@ class DelayRecovery:
             low = self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
             high = self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
             saved = self._offsets.delivered.get(level, 0)
-            offset = min(max(saved, low), high)
+            offset = min(max(QueueOffset(saved), low), high)
             if saved > high:
                 log.error("delay offset beyond its queue level=%d saved=%d max=%d", level, saved, high)
             elif saved < low:
@@ -109,7 +109,7 @@ class DelayRecovery:
 
     def _not_delivered(self, level: int) -> Iterator[tuple[QueueOffset, LogOffset, int]]:
         """(queue offset, log offset, when it is due) of what waits in the level, oldest first; not without end."""
-        offset = QueueOffset(self._delivered[level])
+        offset = self._delivered[level]
         stop = offset + AHEAD_MAX
         extra = self.extra.setdefault(level, set())
         while offset < stop:
@@ -122,7 +122,7 @@ class DelayRecovery:
                 offset = QueueOffset(offset + 1)
 
     def _taken_over(self, log_offset: LogOffset) -> None:
-        """A record that says itself what it ends: a timer that took the message over."""
+        """Note a delayed message that a timer took over: its record names the one it ends."""
         message = self._store.message_at(log_offset)
         if message is not None and message.topic == SCHEDULE_TOPIC:
             level = message.queue_id + 1
@@ -134,7 +134,7 @@ class DelayRecovery:
         extra.add(offset)
         while self._delivered[level] in extra:
             extra.discard(self._delivered[level])
-            self._delivered[level] += 1
+            self._delivered[level] = QueueOffset(self._delivered[level] + 1)
 
     # --- without a place in the log ----------------------------------------------------------
 

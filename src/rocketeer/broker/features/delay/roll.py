@@ -28,7 +28,7 @@ class Delivered(Protocol):
     """How far each level was delivered."""
 
     @property
-    def delivered(self) -> Mapping[int, int]: ...
+    def delivered(self) -> Mapping[int, QueueOffset]: ...
 
     @property
     def has_place(self) -> bool:
@@ -38,7 +38,7 @@ class Delivered(Protocol):
     def advance(self, level: int, offset: QueueOffset) -> None: ...
 
 
-class Progress(Protocol):
+class DelayLevelProgress(Protocol):
     """Which levels there are, and what was delivered out of turn, by level."""
 
     @property
@@ -55,7 +55,7 @@ class DelayRoll:
         self,
         levels: DelayLevels,
         offsets: Delivered,
-        progress: Progress,
+        progress: DelayLevelProgress,
         store: MessageStore,
         writer: Writer,
         clock: Clock,
@@ -96,7 +96,7 @@ class DelayRoll:
         return max(delivered, self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
 
     def _hand_over(self, level: int, log_offset: LogOffset, due_ms: int) -> bool:
-        """False when the store refuses it now."""
+        """Hand a waiting message over to the timers; False when the store refuses it now."""
         message = self._store.message_at(log_offset)
         if message is None:
             log.warning("delayed message gone level=%d log_offset=%d", level, log_offset)

@@ -32,7 +32,7 @@ class BloomBits:
         self._asked_s = clock.monotonic_s()
 
     def has_time_for(self, filters: Iterable[FilterData]) -> bool:
-        """False when a topic has no filters or too many, or while time that was used up comes back."""
+        """Whether bits are worked out now: there are filters, not too many, and the time for it is not used up."""
         if not 0 < length_hint(filters) <= FILTERS_MAX:
             return False
         now_s = self._clock.monotonic_s()
@@ -42,15 +42,15 @@ class BloomBits:
         return not self._used_up
 
     def of(self, filters: Iterable[FilterData], properties: bytes) -> bytes:
-        """Those of all groups that want the message, or may; empty when the time is used up before."""
+        """The bloom bits of every group that wants the message, or may; empty when the time budget is used up."""
         began_s = now_s = self._clock.monotonic_s()
         until_s = began_s + self._left_s
         term_cost = TERM_COST + len(properties)
         mask = 0
         for data in filters:
-            if data.compiled.terms * term_cost > FILTER_COST_MAX or record_filter(data.compiled).wants(
-                properties
-            ):
+            if data.compiled.terms * term_cost > FILTER_COST_MAX or record_filter(
+                data.compiled
+            ).matches_properties(properties):
                 mask |= data.mask
             now_s = self._clock.monotonic_s()
             if now_s > until_s:

@@ -13,23 +13,26 @@ from rocketeer.broker.features.filtering.bloom_bits import BloomBits
 from rocketeer.broker.features.filtering.filter_data import FilterData, FilterTable
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
-from rocketeer.filter.records import RecordFilter, properties_of, record_filter
+from rocketeer.filter.records import RecordFilter, record_filter
+from rocketeer.filter.scan_plain import find_properties
 from rocketeer.filter.sql import BadSqlExpression, SqlFilter, sql_filter
 from rocketeer.filter.sql_tokens import DEFAULT_BOUNDS, Bounds
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import RETRY_TOPIC
 from rocketeer.model.subscription import SQL92, Subscription
+from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.dispatch_entry import DispatchEntry
 from rocketeer.record.properties import find_property
 from rocketeer.steps import Steps
 from rocketeer.store.consume_queue_ext import ExtUnit
 from rocketeer.store.filtered import RecordTest
+from rocketeer.store.message_store import MessageStore
 
 _RETRY_TOPIC = RETRY_TOPIC.encode()
 
 
-class Log(Protocol):
+class FilterLog(Protocol):
     """What computing bloom bits asks of the store."""
 
     def read(self, offset: LogOffset, size: int) -> memoryview | None: ...
@@ -75,7 +78,8 @@ class Filtering:
         self._compiled(kind, expression)
 
     def consumer_seen(self, group: str, subscriptions: Sequence[Subscription]) -> Steps[None]:
-        """A heartbeat. One bad expression spoils no other topic of the group, but it is refused."""
+        """Register the filters of a heartbeat. A bad expression is refused, but does not affect the group's other
+        topics."""
         if not self._enabled:
             return
         bad = yield from self.table.register(group, subscriptions)
@@ -101,8 +105,10 @@ class Filtering:
             )
         return _Test(record_filter(data.compiled), data)
 
-    def retry_test_of(self, group: str) -> RecordTest:
+    def retry_test_of(self, topic: str, group: str) -> RecordTest | None:
         """A message on retry must match what the group wants now of the topic it came from."""
+        if not self.retries_filtered or not topic.startswith(RETRY_PREFIX):
+            return None
 
         def matches(properties: bytes) -> bool:
             origin = find_property(properties, _RETRY_TOPIC)
@@ -127,19 +133,31 @@ class Filtering:
 
     # --- dispatch ----------------------------------------------------------------------------
 
-    def bits_of(self, entry: DispatchEntry, log: Log) -> bytes:
+    def bits_of(self, entry: DispatchEntry, log: FilterLog) -> bytes:
         """The bloom bits of a message: of all groups, also those away for a while, that want it; empty: any may."""
         groups = self.table.of_topic(entry.topic)
         if not self._bits.has_time_for(groups):
             return b""
         record = log.read(entry.log_offset, entry.size)
-        if record is None:
-            return b""
-        return self._bits.of(groups, properties_of(record))
+        properties = None if record is None else find_properties(record)
+        return b"" if properties is None else self._bits.of(groups, properties)
 
 
-def filtering_feature(filtering: Filtering) -> Feature:
-    return Feature("filtering", state=(filtering.table,))
+def filtering_feature(filtering: Filtering, store: MessageStore, *, bits: bool) -> Feature:
+    """`bits`: units beside the queues say which groups want a message."""
+    extension = store.extension
+
+    def write_bits() -> None:
+        # Not earlier: recovery knows no filters yet, and units without bits rule nothing out.
+        assert extension is not None
+        extension.set_filter_bits(lambda entry: filtering.bits_of(entry, store.log))
+
+    return Feature(
+        "filtering",
+        state=(filtering.table,),
+        on_group_gone=(filtering.table.unregister,),
+        on_recovered=(write_bits,) if bits and extension is not None else (),
+    )
 
 
 def _unknown(kind: str) -> RequestRefused:

@@ -183,7 +183,7 @@ class FilterTable:
         )
 
     def unregister(self, group: str) -> None:
-        """The group has no member any more."""
+        """Mark the group's filters as dead: its last member has left."""
         for data in self._by_group.get(group, {}).values():
             if not data.is_dead:
                 self._mark_dead(data)
@@ -217,11 +217,8 @@ class FilterTable:
         self._chars -= data.chars
         self._changed(data)
 
-    def expire(self) -> None:
-        """Forget groups that left too long ago."""
-        finish(self._expiring())
-
     def _expiring(self) -> Steps[None]:
+        """Forget groups that left too long ago."""
         now_ms = self._clock.now_ms()
         for topic in list(self._by_topic):
             for number, data in enumerate(list(self.of_topic(topic)), 1):
@@ -240,10 +237,10 @@ class FilterTable:
 
     def encode(self) -> str:
         finish(self.refresh())
-        return self.told().whole().decode()
+        return self.table_text().whole().decode()
 
-    def told(self) -> TableText:
-        """What `refresh` has made, yet to be put together."""
+    def table_text(self) -> TableText:
+        """The encoded table as pieces, as the last `refresh` made them."""
         begin, end = filters_ends()
         return TableText(begin, list(chain.from_iterable(self._pieces.values())), b",", end)
 
@@ -253,7 +250,7 @@ class FilterTable:
         yield from self._making()
 
     def _making(self) -> Steps[None]:
-        """One pass: what changes behind it is made by the next, so that changes without end do not keep it going."""
+        """Encode the topics that changed, one pass: what changes during it waits for the next, so it always ends."""
         for topic in list(self._stale):
             change = self._stale.get(topic)
             pieces: list[bytes] = []

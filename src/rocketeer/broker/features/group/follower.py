@@ -10,7 +10,7 @@ from typing import Protocol
 from rocketeer.broker.feature import Feature, Replay
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.record.skip import Wanted
+from rocketeer.record.skip import SkipFilter
 from rocketeer.store.confirmed import ConfirmedBound
 
 
@@ -19,27 +19,23 @@ class FollowerStore(Protocol):
     def max_log_offset(self) -> LogOffset: ...
 
 
-class FollowerPart:
+class FollowerReplication:
     def __init__(self, store: FollowerStore, bound: ConfirmedBound, *, confirmed: LogOffset) -> None:
         self._store = store
         self._bound = bound
-        self._confirmed = confirmed
+        self.confirmed = confirmed
 
     def feature(self) -> Feature:
-        replay = Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind, Wanted())
+        replay = Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind, SkipFilter())
         return Feature("follower in a group", replays=(replay,), durability=(self._when_confirmed,))
 
-    @property
-    def confirmed(self) -> LogOffset:
-        return self._confirmed
-
     def confirm(self, confirmed: LogOffset) -> None:
-        """The leader says how far all is confirmed; what we do not have yet we cannot show."""
-        self._confirmed = max(self._confirmed, confirmed)
-        self._bound.advance(min(self._confirmed, self._store.max_log_offset))
+        """Allow reads up to what the leader says is confirmed, but not beyond the end of our own log."""
+        self.confirmed = max(self.confirmed, confirmed)
+        self._bound.advance(min(self.confirmed, self._store.max_log_offset))
 
     def _when_confirmed(self, end: LogOffset, done: Callable[[int], None]) -> None:
-        done(ResponseCode.SUCCESS if end <= self._confirmed else ResponseCode.SYSTEM_ERROR)
+        done(ResponseCode.SUCCESS if end <= self.confirmed else ResponseCode.SYSTEM_ERROR)
 
     def _bind(self) -> None:
-        self._bound.limit = min(self._confirmed, self._store.max_log_offset)
+        self._bound.limit = min(self.confirmed, self._store.max_log_offset)

@@ -7,12 +7,12 @@ from typing import Final
 
 from rocketeer.broker.feature import Feature, Periodic, Replay
 from rocketeer.errors import RequestRefused, StoreRefused
-from rocketeer.group.in_sync import Outcome
+from rocketeer.group.in_sync import ConfirmOutcome
 from rocketeer.group.leadership import TICK_S, Leadership
 from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.protocol.command import Command
-from rocketeer.record.skip import Wanted
+from rocketeer.record.skip import SkipFilter
 from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.confirmed import ConfirmedBound
 from rocketeer.store.message_store import MessageStore
@@ -21,13 +21,14 @@ AGAIN_S: Final = 0.1
 NOT_YET: Final = StoreRefused(StoreRefused.NOT_WRITABLE, "this member does not lead its group yet")
 
 _CODES: Final = {
-    Outcome.CONFIRMED: ResponseCode.SUCCESS,
-    Outcome.UNKNOWN: ResponseCode.SYSTEM_ERROR,
+    ConfirmOutcome.CONFIRMED: ResponseCode.SUCCESS,
+    ConfirmOutcome.UNKNOWN: ResponseCode.SYSTEM_ERROR,
 }
 
 
-class LeaderPart:
-    """Between the store and the leadership, which begins when the store is open."""
+class LeaderReplication:
+    """Connects the store with the group's leadership: refuses sends before it begins, confirms them while it
+    lasts."""
 
     def __init__(
         self, store: MessageStore, bound: ConfirmedBound, *, flushes: bool, confirmed: LogOffset
@@ -38,13 +39,15 @@ class LeaderPart:
         self._known_confirmed = confirmed
         self._leadership: Leadership | None = None
         store.refuse("group", NOT_YET)
-        store.on_grown.append(self._grew)
+        store.on_grown.append(self._log_grew)
 
     def feature(self) -> Feature:
         return Feature(
             "leader of a group",
             durability=(self.when_confirmed,),
-            replays=(Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind, Wanted()),),
+            replays=(
+                Replay(lambda: self._store.max_log_offset, lambda entry: None, self._bind, SkipFilter()),
+            ),
             services=(Periodic("group", TICK_S, self._tick),),
         )
 
@@ -54,7 +57,7 @@ class LeaderPart:
         leadership.count.on_advanced.append(self._bound.advance)
         leadership.on_enough.append(self._admit)
         self._bound.advance(leadership.count.confirmed)
-        self._grew()
+        self._log_grew()
         self._admit()
 
     @property
@@ -66,14 +69,14 @@ class LeaderPart:
         """Whether nobody else can lead: also while we are about to begin."""
         return self._leadership is None or self._leadership.is_valid
 
-    def end(self) -> None:
-        """The store refuses every append from now on: this member leads no longer."""
+    def stop_sends(self) -> None:
+        """Refuse every append from now on: this member no longer leads."""
         self._store.refuse(
             "group", StoreRefused(StoreRefused.NOT_WRITABLE, "this member leads its group no longer")
         )
 
-    def go_on(self) -> None:
-        """It was not to be: sends are taken again."""
+    def resume_sends(self) -> None:
+        """Accept sends again: the hand-over to another leader did not happen."""
         self._admit()
 
     def confirmed_answer(self, handler: Handler) -> Handler:
@@ -97,7 +100,7 @@ class LeaderPart:
     # --- inside ------------------------------------------------------------------------------
 
     def _bind(self) -> None:
-        """Before the first request: what was confirmed may be read, the rest when it is."""
+        """Limit reads to what was confirmed before the start; the rest becomes readable when it is confirmed."""
         self._bound.limit = min(self._known_confirmed, self._store.max_log_offset)
 
     def _admit(self) -> None:
@@ -124,22 +127,22 @@ class LeaderPart:
         if leadership.deposed is not None:
             self._admit()
 
-    def _grew(self) -> None:
+    def _log_grew(self) -> None:
         leadership = self._leadership
         if leadership is None:
             return
-        leadership.grew()
+        leadership.log_grew()
         end = self._store.max_log_offset
         if self._flushes:
             self._store.when_durable(end, lambda durable: self._flushed(end, durable))
         else:
-            leadership.has(end)
+            leadership.note_progress(end)
 
     def _flushed(self, end: LogOffset, durable: bool) -> None:
         if durable and self._leadership is not None:
-            self._leadership.has(end)
+            self._leadership.note_progress(end)
         elif self._store.failure is None:  # slow: it is asked again until the disk has it or has failed
-            asyncio.get_running_loop().call_later(AGAIN_S, self._grew)
+            asyncio.get_running_loop().call_later(AGAIN_S, self._log_grew)
 
     def when_confirmed(self, end: LogOffset, done: Callable[[int], None]) -> None:
         leadership = self._leadership

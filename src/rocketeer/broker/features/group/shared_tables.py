@@ -24,8 +24,8 @@ from rocketeer.broker.features.group.table_records import (
     records_of,
     taking_over,
 )
-from rocketeer.broker.locks import JournaledLocks
-from rocketeer.broker.table_text import Telling
+from rocketeer.broker.locks import ChangeTrackingLocks
+from rocketeer.broker.table_text import TableReplies
 from rocketeer.broker.topics import ChangeKind, TopicChange
 from rocketeer.clock import Clock
 from rocketeer.errors import OUTCOME_UNKNOWN, RequestRefused, StoreRefused
@@ -33,7 +33,7 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.record.dispatch_entry import DispatchEntry
-from rocketeer.record.skip import Wanted
+from rocketeer.record.skip import SkipFilter
 from rocketeer.record.table_change import TOPIC, is_table_change, table_change
 from rocketeer.remoting.router import Connection, Handler
 from rocketeer.remoting.slices import Slicer
@@ -62,7 +62,7 @@ SHARED: Final = (
 
 
 class SharedTables:
-    """Belongs to the loop thread."""
+    """Keeps the group's tables and the records of their changes alike. Belongs to the loop thread."""
 
     def __init__(
         self, store: MessageStore, clock: Clock, host: bytes, tables: SharedTableSet, *, position: Position
@@ -72,7 +72,7 @@ class SharedTables:
         self._host = host
         self._tables = tables
         self.position = position
-        position.first_waiting = self._first_waiting
+        self._waiting = position.waiting
         self._record_bytes = min(RECORD_BYTES, store.config.message_bytes_max // 4)
         self._slicer = Slicer(slice_s=SLICE_S)
         self._topics: dict[str, None] = {}
@@ -82,45 +82,37 @@ class SharedTables:
         self._recording: asyncio.Future[LogOffset] | None = None
         """Of the records that have not begun."""
         self._is_recording = False
-        self._seen: deque[LogOffset] = deque()
-        """Records that the tables do not have yet. Another one where those of before are taken over otherwise."""
         self._is_taking = False
-        self._joined_until: LogOffset | None = None
-        """While the leader's tables are taken over, and when that was given up: the tables have all records below."""
         self._failed_at: LogOffset | None = None
         """The record that is known not to be taken over: said once."""
         self._held_back = False
-        self._telling = Telling()
+        self._replies = TableReplies()
 
     @property
-    def locks(self) -> JournaledLocks:
+    def locks(self) -> ChangeTrackingLocks:
         return self._tables.locks
 
-    def _first_waiting(self) -> LogOffset | None:
-        if self._joined_until is not None:
-            return self._joined_until
-        return self._seen[0] if self._seen else None
-
     def _replay(self, ready: Callable[[], None] = lambda: None) -> Replay:
-        return Replay(lambda: self.position.log_offset, self._see_now, ready, wanted=Wanted())
+        return Replay(lambda: self.position.log_offset, self._on_replayed, ready, wanted=SkipFilter())
 
     # --- a follower --------------------------------------------------------------------------
 
     def follower_feature(self) -> Feature:
         return Feature(
             "shared tables",
-            dispatchers=(Dispatcher(self.see, topics=frozenset({TOPIC})),),
+            dispatchers=(Dispatcher(self.on_message, topics=frozenset({TOPIC})),),
             replays=(self._replay(),),
             state=(self._tables.locks, self.position),
         )
 
-    def see(self, entry: DispatchEntry) -> None:
-        """A record of the log, perhaps for the second time: the tables have it some steps later."""
+    def on_message(self, entry: DispatchEntry) -> None:
+        """Queue a change record of the log; it is applied to the tables some steps later. The same record may come
+        twice."""
         if is_table_change(entry):
-            self._seen.append(entry.log_offset)
+            self._waiting.offsets.append(entry.log_offset)
             self._take_soon()
 
-    def _see_now(self, entry: DispatchEntry) -> None:
+    def _on_replayed(self, entry: DispatchEntry) -> None:
         finish(self._taking(entry))
 
     def _taking(self, entry: DispatchEntry) -> Steps[None]:
@@ -135,21 +127,24 @@ class SharedTables:
             yield from taking_over(message.body, self._tables)
 
     def _take_soon(self) -> None:
-        if self._seen and not self._is_taking and not self._held_back:
+        if self._waiting.offsets and not self._is_taking and not self._held_back:
             self._is_taking = True
             asyncio.get_running_loop().call_soon(lambda: self._slicer.run(self._taking_seen()))
 
     def _taking_seen(self) -> Steps[None]:
         log_offset = None
         try:
-            while self._seen and not self._held_back:
-                seen, log_offset = self._seen, self._seen[0]
+            while self._waiting.offsets and not self._held_back:
+                waiting = self._waiting.offsets
+                log_offset = waiting[0]
                 for _ in self._taking_at(log_offset):
                     yield
-                    if self._held_back or self._seen is not seen:  # all of them are seen once more
+                    if (
+                        self._held_back or self._waiting.offsets is not waiting
+                    ):  # all of them are seen once more
                         break
                 else:
-                    seen.popleft()
+                    waiting.popleft()
         except (
             Exception
         ):  # the tables stay as they are, and what is known of them, until the next record comes
@@ -159,25 +154,27 @@ class SharedTables:
         finally:
             self._is_taking = False
 
-    def becoming(self, following: Steps[None], at: LogOffset, is_valid: Callable[[], bool]) -> Steps[None]:
-        """Be as the leader's tables were `at` that place of the log (`following`), then take over all records since.
+    def copying_tables(
+        self, following: Steps[None], at: LogOffset, is_valid: Callable[[], bool]
+    ) -> Steps[None]:
+        """Copy the leader's tables as they were at `at` (`following` does the copying), then apply all records since.
         What comes meanwhile waits. No longer than `is_valid`; who gave up claims to have no more than before, and
         no more than what was told."""
-        self._joined_until = min(self.position.end(), at)
+        self._waiting.joined_until = min(self.position.end(), at)
         self._held_back = True
         try:
             for _ in following:
                 yield
                 if not is_valid():
                     return
-            self._seen = deque()  # they are among the records
+            self._waiting.offsets = deque()  # they are among the records
             for entry in self._store.scan(at):
                 yield from self._taking(entry)
                 yield
                 if not is_valid():
                     return
-            self._joined_until = None
-            self.position.whole = True
+            self._waiting.joined_until = None
+            self.position.become_whole()
             self._changes()  # they are the leader's to record
         finally:
             self._held_back = False
@@ -194,8 +191,9 @@ class SharedTables:
         )
 
     def _watch(self) -> None:
-        """From now on: what the replay did is no change. A leader's tables are the group's."""
-        self.position.whole = True
+        """Begin to note changes of topics and groups, called after the replay; what the replay changed is
+        discarded."""
+        self.position.become_whole()
         self._changes()
         self._tables.topics.on_change.append(self._topic_changed)
         self._tables.groups.on_change.append(lambda name: self._groups.update({name: None}))
@@ -216,7 +214,7 @@ class SharedTables:
     def handler(
         self, handler: Handler, confirmed: Callable[[LogOffset, Callable[[int], None]], None]
     ) -> Handler:
-        """Answers when the in-sync set has what the request changed. `confirmed` calls back with a code."""
+        """The handler, answering when the in-sync set has what was changed. `confirmed` calls back with a code."""
 
         async def shared(command: Command, connection: Connection) -> Command | None:
             refusal = self._store.refusal
@@ -242,23 +240,24 @@ class SharedTables:
 
         return shared
 
-    def telling_locks(self, handler: Handler) -> Handler:
+    def locks_handler(self, handler: Handler) -> Handler:
         """A handler that tells tables by their names, and the locks as they are now."""
         locks = self._tables.locks
 
         def tell(command: Command, connection: Connection) -> Command | Awaitable[Command | None] | None:
-            if command.ext.get("name") != JournaledLocks.file_name:
+            if command.ext.get("name") != ChangeTrackingLocks.file_name:
                 return handler(command, connection)
 
             def steps() -> Steps[Command]:
                 return reply(command, body=(yield from locks.encoding()))
 
-            return self._telling.run(steps(), len(locks))
+            return self._replies.run(steps(), len(locks))
 
         return tell
 
     async def _recorded(self) -> LogOffset:
-        """The end of the record of all that changed so far; requests of one turn of the loop share one."""
+        """Record all pending changes in the log; the log offset behind that record. Requests of one loop turn share
+        one record."""
         if self._recording is None:
             loop = asyncio.get_running_loop()
             self._recording = loop.create_future()
@@ -271,7 +270,7 @@ class SharedTables:
             self._begin(recording)
 
     def _record_or_wait(self) -> None:
-        """For nobody; those who wait are told by the next."""
+        """Record pending changes if none are being recorded; unlike `_recorded`, nobody waits for the result."""
         if not self._is_recording:
             self._begin(None)
 
@@ -315,7 +314,7 @@ class SharedTables:
             self._end = self._store.append(message).end
 
     def _changes(self) -> Changes:
-        """All that is noted; it is noted no longer."""
+        """Take all changes noted since the last call and clear the notes."""
         offsets, locks = self._tables.offsets, self._tables.locks
         changes = Changes(offsets.changed, offsets.begun_anew, locks.changed, self._topics, self._groups)
         offsets.changed, offsets.begun_anew, locks.changed = set(), set(), {}
@@ -323,7 +322,8 @@ class SharedTables:
         return changes
 
     def _note_again(self, changes: Changes) -> None:
-        """What changed since goes behind it. All of it: a record says what a thing is now, and may say it twice."""
+        """Put changes back that could not be recorded; newer changes of the same keys win. Recording twice is
+        harmless."""
         offsets, locks = self._tables.offsets, self._tables.locks
         offsets.changed |= changes.offsets
         offsets.begun_anew |= changes.begun_anew

@@ -17,14 +17,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from rocketeer.broker.groups import GroupTable
-from rocketeer.broker.locks import JournaledLocks
-from rocketeer.broker.offsets import JournaledOffsets
+from rocketeer.broker.groups import ConsumerGroupTable
+from rocketeer.broker.locks import ChangeTrackingLocks
+from rocketeer.broker.offsets import ChangeTrackingOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.model.data_version import DataVersion
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
-from rocketeer.protocol.bodies.groups import decode_group_table, encode_group_entry, join_group_table
-from rocketeer.protocol.bodies.topics import decode_topic_table, encode_topic_entry, join_topic_table
+from rocketeer.protocol.bodies.groups import GROUP_ENTRIES, decode_group_table
+from rocketeer.protocol.bodies.topics import TOPIC_ENTRIES, decode_topic_table
+from rocketeer.protocol.bodies.wire import EntriesBody, encode_entry
 from rocketeer.steps import Steps
 
 RECORD_BYTES: Final = 64 << 10
@@ -34,21 +36,22 @@ QUEUES_AT_ONCE: Final = 1024
 AT_ONCE: Final = 16
 """Entries of a step."""
 NO_VERSION: Final = DataVersion(0, 0)
+TABLES: Final[dict[str, EntriesBody]] = {"topics": TOPIC_ENTRIES, "groups": GROUP_ENTRIES}
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTableSet:
     """The tables that the members of a group share."""
 
-    offsets: JournaledOffsets
-    locks: JournaledLocks
+    offsets: ChangeTrackingOffsets
+    locks: ChangeTrackingLocks
     topics: TopicTable
-    groups: GroupTable
+    groups: ConsumerGroupTable
 
 
 @dataclass(slots=True)
 class Changes:
-    """What is not in a record yet."""
+    """Changes of the shared tables that are not in the log yet, by table."""
 
     offsets: set[str] = field(default_factory=set)
     begun_anew: set[str] = field(default_factory=set)
@@ -65,7 +68,7 @@ class Changes:
 
 
 class _Record:
-    """The one that is being made: the texts of its entries."""
+    """The change record being built: the JSON text of each entry, by section."""
 
     def __init__(self) -> None:
         self._begin()
@@ -73,12 +76,11 @@ class _Record:
     def _begin(self) -> None:
         self._objects: dict[str, list[str]] = {}
         self._lists: dict[str, list[str]] = {}
-        self._topics: list[bytes] = []
-        self._groups: list[bytes] = []
+        self._tables: dict[str, list[bytes]] = {}
         self.size = 0
 
     def put(self, section: str, key: str, value: object) -> None:
-        """No key twice."""
+        """Add an entry to a section that is a JSON object; a key must not be added twice."""
         self._add(self._objects, section, f"{json.dumps(key)}:{_json(value)}")
 
     def append(self, section: str, value: object) -> None:
@@ -88,28 +90,24 @@ class _Record:
         sections.setdefault(section, []).append(text)
         self.size += len(text) + 1
 
-    def add_topic(self, entry: bytes) -> None:
-        self._topics.append(entry)
+    def add(self, table: str, entry: bytes) -> None:
+        """Add an entry of the table of topics or groups."""
+        self._tables.setdefault(table, []).append(entry)
         self.size += 2 * len(entry)  # a text in a text
 
-    def add_group(self, entry: bytes) -> None:
-        self._groups.append(entry)
-        self.size += 2 * len(entry)
-
     def take(self) -> bytes:
-        """Its body; the next one begins."""
+        """Return the encoded body of the record and start an empty one."""
         parts = [f'"{name}":{{{",".join(texts)}}}' for name, texts in self._objects.items()]
         parts += [f'"{name}":[{",".join(texts)}]' for name, texts in self._lists.items()]
-        if self._topics:
-            parts.append(f'"topics":{_json(join_topic_table(self._topics, NO_VERSION).decode())}')
-        if self._groups:
-            parts.append(f'"groups":{_json(join_group_table(self._groups, NO_VERSION).decode())}')
+        for name, body in TABLES.items():
+            if name in self._tables:
+                parts.append(f'"{name}":{_json(body.join(self._tables[name], NO_VERSION).decode())}')
         self._begin()
         return f"{{{','.join(parts)}}}".encode()
 
 
 def records_of(changes: Changes, tables: SharedTableSet, *, bytes_max: int) -> Iterator[bytes | None]:
-    """The bodies of records that say what everything that changed is now; None after steps that filled none.
+    """The bodies of records with the present values of all that changed; None after steps that filled none.
 
     What changes again before its record is stored has to be told once more, behind it.
     """
@@ -146,14 +144,14 @@ def _putting(changes: Changes, tables: SharedTableSet, record: _Record) -> Steps
         if topic is None:
             record.append("topicsGone", name)
         else:
-            record.add_topic(encode_topic_entry(topic))
+            record.add("topics", encode_entry(topic))
         yield
     for name in changes.groups:
         settings = tables.groups.configs.get(name)
         if settings is None:
             record.append("groupsGone", name)
         else:
-            record.add_group(encode_group_entry(settings))
+            record.add("groups", encode_entry(settings))
         yield
 
 
@@ -165,7 +163,7 @@ def _json(value: object) -> str:
 
 
 def taking_over(body: bytes, tables: SharedTableSet) -> Steps[None]:
-    """Have the tables say what a record says, an entry a step."""
+    """Apply a record of changes to the tables, an entry a step."""
     change: Mapping[str, Any] = json.loads(body)
     for key, queues in change.get("offsets", {}).items():
         tables.offsets.set_queues(key, None if queues is None else _numbers(queues))
@@ -183,7 +181,7 @@ def taking_over(body: bytes, tables: SharedTableSet) -> Steps[None]:
         configs, _ = decode_topic_table(change["topics"].encode())
         for config in configs.values():
             if tables.topics.configs.get(config.name) != config:
-                tables.topics.guess(config)
+                tables.topics.add_provisional(config)
             yield
     for name in change.get("topicsGone", ()):
         tables.topics.follow_deletion(name)
@@ -198,5 +196,5 @@ def taking_over(body: bytes, tables: SharedTableSet) -> Steps[None]:
         yield
 
 
-def _numbers(queues: Mapping[str, int]) -> dict[int, int]:
+def _numbers(queues: Mapping[str, QueueOffset]) -> dict[int, QueueOffset]:
     return {int(queue): offset for queue, offset in queues.items()}

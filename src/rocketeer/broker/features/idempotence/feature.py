@@ -13,7 +13,7 @@ from rocketeer.protocol.codes import RequestCode
 from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import GetProducerSequenceHeader
-from rocketeer.record.skip import Wanted
+from rocketeer.record.skip import SkipFilter
 from rocketeer.remoting.router import Connection, Handler
 
 KEEP_S: Final = 5.0
@@ -29,11 +29,13 @@ def idempotence_feature(snapshots: Snapshots, *, follows: bool) -> Feature:
         stored_ids=None if follows else table,
         handlers={RequestCode.GET_PRODUCER_SEQUENCE: _tell_sequence(table)},
         dispatchers=(
-            Dispatcher(snapshots.see, properties=(PRODUCER_ID,))
+            Dispatcher(table.on_message, properties=(PRODUCER_ID,))
             if follows
             else Dispatcher(table.moved, pointing=True),
         ),
-        replays=(Replay(snapshots.load, snapshots.see, snapshots.loaded, Wanted(properties=(PRODUCER_ID,))),),
+        replays=(
+            Replay(snapshots.load, table.on_message, snapshots.loaded, SkipFilter(properties=(PRODUCER_ID,))),
+        ),
         services=(Periodic("keep idempotent producers", KEEP_S, snapshots.keep),),
         closers=(snapshots.save,),
     )

@@ -32,7 +32,7 @@ _ELSEWHERE: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TR
 """Messages in these topics were sent to another one: the broker wrote down which. Elsewhere a client may have."""
 
 
-class Mark(NamedTuple):
+class ProducerMark(NamedTuple):
     """Either a number in the producer's sequence to the queue, or an id of its own: the other is None."""
 
     producer: str
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     dedup_id: str | None
 
 
-def read_mark(properties: bytes) -> Mark | None:
+def read_mark(properties: bytes) -> ProducerMark | None:
     """None without a whole mark (PRODUCER_ID alone is any property); RequestRefused for one that cannot be."""
     if SIGN not in properties:
         return None
@@ -59,27 +59,27 @@ def read_mark(properties: bytes) -> Mark | None:
         if number is None:
             text = sequence[:40].decode("utf-8", "replace")
             raise _bad(f"producer {who!r} gave {PRODUCER_SEQ} {text!r}: a number from 0 on is expected")
-        return Mark(who, number, None)
+        return ProducerMark(who, number, None)
     assert dedup_id is not None
     text = dedup_id.decode("utf-8", "replace")
     if len(text) > DEDUP_CHARS_MAX:
         raise _bad(
             f"producer {who!r} gave a {DEDUP_ID} of {len(text)} characters, at most {DEDUP_CHARS_MAX} are taken"
         )
-    return Mark(who, None, text)
+    return ProducerMark(who, None, text)
 
 
-class Sent(NamedTuple):
+class ProducerMessage(NamedTuple):
     """A stored message as its producer sent it."""
 
-    mark: Mark
+    mark: ProducerMark
     topic: str
     queue_id: int
     put_back: bool
     """It looks like one that the broker stored again: a delay that was over, a transaction that was committed."""
 
 
-def read_sent(message: StoredMessage) -> Sent | None:
+def read_sent(message: StoredMessage) -> ProducerMessage | None:
     """None for what no idempotent producer sent (or what it sent for somebody's next try, see `counts`)."""
     try:
         mark = read_mark(message.properties)
@@ -96,11 +96,12 @@ def read_sent(message: StoredMessage) -> Sent | None:
         queue = whole_number(find_property(message.properties, _REAL_QID), QUEUE_DIGITS_MAX)
         if topic in _ELSEWHERE and queue is not None:
             topic, queue_id = real_topic, queue
-    return Sent(mark, topic, queue_id, put_back) if counts(topic) else None
+    return ProducerMessage(mark, topic, queue_id, put_back) if counts(topic) else None
 
 
 def counts(topic: str) -> bool:
-    """A consumer's next try carries the producer's mark, too, but the producer did not send it."""
+    """False for retry and dead-letter topics: their copies carry the producer's mark, but the producer did not send
+    them."""
     return not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 

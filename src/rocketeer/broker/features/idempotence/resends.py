@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rocketeer.broker.features.idempotence.producer_marks import Mark, counts, read_mark, read_sent
-from rocketeer.broker.features.idempotence.sequences import PLACES_MAX, Key, Sequences
+from rocketeer.broker.features.idempotence.producer_marks import ProducerMark, counts, read_mark, read_sent
+from rocketeer.broker.features.idempotence.sequences import PLACES_MAX, SequenceKey, Sequences
 from rocketeer.errors import RequestRefused
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import PRODUCER_ID
@@ -31,8 +31,8 @@ _PRODUCER_ID = PRODUCER_ID.encode()
 
 
 @dataclass(frozen=True)
-class Window:
-    """How much is remembered."""
+class IdempotenceLimits:
+    """Limits of what is remembered: sequences, ids and their ages."""
 
     ids: int = 4_000_000
     numbers: int = 1_000
@@ -54,7 +54,7 @@ class MarkedLog(Protocol):
 class Idempotence:
     """Knows what is stored. Everything runs on the loop, but for the replay at start."""
 
-    def __init__(self, window: Window, store: MarkedLog, *, salt: bytes) -> None:
+    def __init__(self, window: IdempotenceLimits, store: MarkedLog, *, salt: bytes) -> None:
         self._window = window
         self._store = store
         self.reset(salt)
@@ -79,15 +79,15 @@ class Idempotence:
         """Which of the messages of a send are stored already; RequestRefused for a number out of order."""
         if not counts(topic):
             return None
-        marks: list[Mark | None] = []
+        marks: list[ProducerMark | None] = []
         for properties, _ in messages:
             marks.append(read_mark(properties))
             yield
         if not any(marks):
             return None
         found = Resends(self, topic, queue_id, marks)
-        next_of: dict[Key, int] = {}
-        seen: dict[Mark, int] = {}
+        next_of: dict[SequenceKey, int] = {}
+        seen: dict[ProducerMark, int] = {}
         for place, mark in enumerate(marks):
             if mark is None:
                 found.fresh.append(place)
@@ -113,8 +113,8 @@ class Idempotence:
             yield
         return found
 
-    def _resent(self, key: Key, mark: Mark, expected: int, body: bytes) -> StoredMessage:
-        """The message of an earlier number."""
+    def _resent(self, key: SequenceKey, mark: ProducerMark, expected: int, body: bytes) -> StoredMessage:
+        """The stored message with this sequence number; RequestRefused for a gap, or a number too old to be known."""
         producer, topic, queue_id = key
         assert mark.sequence is not None
         where = f"producer {producer!r}, topic {topic!r}, queue {queue_id}"
@@ -124,7 +124,7 @@ class Idempotence:
                 f"{where}: sequence {expected} expected, got {mark.sequence}: those before it are not stored",
             )
         at = self.sequences.place(key, mark.sequence)
-        message = None if at is None else self._store.message_at(LogOffset(at))
+        message = None if at is None else self._store.message_at(at)
         if message is None or not _carries(message, mark):
             raise RequestRefused(
                 ResponseCode.SEQUENCE_TOO_OLD,
@@ -139,18 +139,18 @@ class Idempotence:
             )
         return message
 
-    def find_id(self, mark: Mark) -> StoredMessage | None:
+    def find_id(self, mark: ProducerMark) -> StoredMessage | None:
         return self._stored_at(self.ids.find(self.hashed(mark)), mark)
 
-    def _stored_at(self, at: int | None, mark: Mark) -> StoredMessage | None:
-        """The message there, if it is the one with the mark: ids share hashes."""
-        message = None if at is None else self._store.message_at(LogOffset(at))
+    def _stored_at(self, at: LogOffset | None, mark: ProducerMark) -> StoredMessage | None:
+        """The message at this log offset if it carries the mark, else None: different ids may have the same hash."""
+        message = None if at is None else self._store.message_at(at)
         return message if message is not None and _carries(message, mark) else None
 
-    def hashed(self, mark: Mark) -> int:
+    def hashed(self, mark: ProducerMark) -> int:
         return self.ids.hash_of(f"{mark.producer}\x01{mark.dedup_id}".encode("utf-8", "replace"))
 
-    def remember(self, mark: Mark, topic: str, queue_id: int, entry: DispatchEntry) -> None:
+    def remember(self, mark: ProducerMark, topic: str, queue_id: int, entry: DispatchEntry) -> None:
         self.changed = True
         if mark.sequence is None:
             self.ids.add(self.hashed(mark), entry.log_offset)
@@ -175,7 +175,7 @@ class Idempotence:
 
     # --- the log at start --------------------------------------------------------------------
 
-    def see(self, entry: DispatchEntry) -> None:
+    def on_message(self, entry: DispatchEntry) -> None:
         """A message behind the snapshot. The first with a mark is its producer's, others were put back."""
         self.moved(entry)
         if _PRODUCER_ID not in entry.properties:  # of most: at start all that was stored is looked at
@@ -205,9 +205,12 @@ class Idempotence:
 
 
 class Resends:
-    """The messages of one send: some stored long ago, some to be stored now."""
+    """The outcome of looking up one send's messages: which are stored already, and which (`fresh`) are to be
+    stored."""
 
-    def __init__(self, table: Idempotence, topic: str, queue_id: int, marks: Sequence[Mark | None]) -> None:
+    def __init__(
+        self, table: Idempotence, topic: str, queue_id: int, marks: Sequence[ProducerMark | None]
+    ) -> None:
         self._table = table
         self._topic = topic
         self._queue_id = queue_id
@@ -218,7 +221,7 @@ class Resends:
         self.twins: dict[int, int] = {}
         """Messages that stand twice in one send, and where the first is."""
         self.ids: dict[int, int | None] = {}
-        self.sequences: dict[Key, int] = {}
+        self.sequences: dict[SequenceKey, int] = {}
         """What the tables said, by the hash of an id and by sequence."""
 
     def holds(self) -> bool:
@@ -247,13 +250,13 @@ class Resends:
         return [places[place] for place in range(len(self._marks))]
 
 
-def _carries(message: StoredMessage, mark: Mark) -> bool:
+def _carries(message: StoredMessage, mark: ProducerMark) -> bool:
     sent = read_sent(message)
     return sent is not None and sent.mark == mark
 
 
 def _entry(message: StoredMessage) -> DispatchEntry:
-    """The entry as the reply needs it."""
+    """The dispatch entry of a stored message, as the reply to its resend needs it."""
     return DispatchEntry(
         message.log_offset,
         message.size,

@@ -14,7 +14,7 @@ import msgspec
 
 from rocketeer.model.offsets import LogOffset
 
-Key = tuple[str, str, int]
+SequenceKey = tuple[str, str, int]
 """(producer id, topic, queue id)"""
 
 T = TypeVar("T")
@@ -64,33 +64,32 @@ class Sequences:
         self._idle_ms = idle_ms
         self._places_max = places_max
         self._trimmed_at = window + window // 4 + 1
-        self._sequences: dict[Key, ProducerSequence] = {}
-        self._long: OrderedDict[Key, ProducerSequence] = OrderedDict()
+        self._sequences: dict[SequenceKey, ProducerSequence] = {}
+        self._long: OrderedDict[SequenceKey, ProducerSequence] = OrderedDict()
         """Those with more places than are kept in any case, the one used longest ago first."""
 
     def __len__(self) -> int:
         return len(self._sequences)
 
-    def expected(self, key: Key) -> int:
+    def expected(self, key: SequenceKey) -> int:
         """The number the sequence's next message must have."""
         known = self._sequences.get(key)
         return 0 if known is None else known.next
 
-    def oldest_known(self, key: Key) -> int:
+    def oldest_known(self, key: SequenceKey) -> int:
         """From this number on a resend can be answered."""
         known = self._sequences.get(key)
         return 0 if known is None else known.next - min(len(known.places), self.window)
 
-    def place(self, key: Key, sequence: int) -> int | None:
+    def place(self, key: SequenceKey, sequence: int) -> LogOffset | None:
         """The log offset of a message; None if it is not stored, or too long ago to know."""
         known = self._sequences.get(key)
         if known is None or not self.oldest_known(key) <= sequence < known.next:
             return None
-        place: int = known.places[sequence - known.next]
-        return place
+        return LogOffset(known.places[sequence - known.next])
 
-    def add(self, key: Key, sequence: int, log_offset: LogOffset, now_ms: int) -> None:
-        """The message is stored. Numbers below the next are resends put back by the broker: nothing new.
+    def add(self, key: SequenceKey, sequence: int, log_offset: LogOffset, now_ms: int) -> None:
+        """Note a stored message. A number below the expected one is a resend put back by the broker and is ignored.
 
         A number beyond the next is only met when the log is replayed and its older part is gone.
         """
@@ -112,8 +111,9 @@ class Sequences:
             self._keep_last(known, self.window)
         self._bound_places(key, known)
 
-    def _bound_places(self, key: Key, known: ProducerSequence) -> None:
-        """The sequence has got places."""
+    def _bound_places(self, key: SequenceKey, known: ProducerSequence) -> None:
+        """Bound the log offsets kept: drop the oldest of the longest unused sequences when all together have too
+        many."""
         if len(known.places) > PLACES_KEPT:
             self._long[key] = known
             self._long.move_to_end(key)
@@ -127,18 +127,18 @@ class Sequences:
             known.places = known.places[gone:]  # copied, or what stays would split the memory that is free
             self.places_count -= gone
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: SequenceKey) -> None:
         self.places_count -= len(self._sequences.pop(key).places)
         self._long.pop(key, None)
 
     def _forget_oldest(self) -> None:
-        """Some together: a dict looks for its first entry behind all that were deleted before."""
+        """Forget the oldest, some together: a dict looks for its first entry behind all that were deleted before."""
         for key in list(islice(self._sequences, max(1, self._sequences_max // 1_000))):
             self._forget(key)
 
     def expire(self, now_ms: int, count_max: int) -> int:
         """Forget some of the sequences that were not used for long; returns how many."""
-        idle: list[Key] = []
+        idle: list[SequenceKey] = []
         for key, known in self._sequences.items():
             if now_ms - known.last_ms <= self._idle_ms or len(idle) == count_max:
                 break
@@ -147,7 +147,7 @@ class Sequences:
             self._forget(key)
         return len(idle)
 
-    def newest_first(self) -> Iterator[tuple[Key, int, int]]:
+    def newest_first(self) -> Iterator[tuple[SequenceKey, int, int]]:
         """The last message of each sequence, number and log offset; the one used last first."""
         for key, known in reversed(self._sequences.items()):
             if known.places:

@@ -20,11 +20,10 @@ from typing import Final
 import msgspec
 
 from rocketeer.broker.features.idempotence.producer_marks import read_sent
-from rocketeer.broker.features.idempotence.resends import Idempotence, Window
+from rocketeer.broker.features.idempotence.resends import Idempotence, IdempotenceLimits
 from rocketeer.broker.features.idempotence.sequences import SavedSequence
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
-from rocketeer.record.entry import DispatchEntry
 from rocketeer.remoting.slices import in_slices
 from rocketeer.steps import finish
 from rocketeer.store.message_store import MessageStore
@@ -57,7 +56,7 @@ class Snapshots:
     """Owns the file; `table` is what the broker asks."""
 
     def __init__(
-        self, window: Window, store: MessageStore, clock: Clock, *, path: Path, segment_bytes: int
+        self, window: IdempotenceLimits, store: MessageStore, clock: Clock, *, path: Path, segment_bytes: int
     ) -> None:
         self._store = store
         self._clock = clock
@@ -86,11 +85,8 @@ class Snapshots:
         start = max(self._store.max_log_offset - UNKNOWN_BYTES_MAX, 0)
         return max(LogOffset(start - start % self._segment_bytes), self._store.min_log_offset)
 
-    def see(self, entry: DispatchEntry) -> None:
-        self.table.see(entry)
-
     def loaded(self) -> None:
-        """All was seen. The first snapshot says from where on there may be idempotent producers."""
+        """Finish loading after the replay; save a first snapshot if there is none or the replay was long."""
         finish(self.table.expiring())
         if not self._path.exists() or self._grown():
             self.save()
@@ -122,7 +118,7 @@ class Snapshots:
         table.ids.load(b"".join(hashes), b"".join(offsets))
 
     def _fits(self, log_offset: LogOffset) -> bool:
-        """Whether what the newest entries speak of lies there.
+        """Whether the snapshot is of this log: the newest entries' messages are where it says.
 
         A damaged record is no sign of another log, and no reason to make the table again: that would lose the ids of
         messages whose file is gone, of which only the delivered copy is left.
@@ -148,7 +144,7 @@ class Snapshots:
     # --- while it runs -----------------------------------------------------------------------
 
     async def keep(self) -> None:
-        """Called now and then, on the loop: write a snapshot when it is time."""
+        """Forget old sequences and write a snapshot when one is due; called periodically on the loop."""
         await in_slices(self.table.expiring())
         waited_s = self._clock.monotonic_s() - self._saved_s
         if not self._grown() and not (self.table.changed and waited_s >= SAVE_AFTER_S):
@@ -169,7 +165,8 @@ class Snapshots:
             self.table.changed = True
 
     def save(self) -> None:
-        """Now; only when the whole log is on disk and nothing is written."""
+        """Write a snapshot immediately, if the whole log is on disk. Blocks; for start and stop, when nobody
+        appends."""
         end = self._store.max_log_offset
         if (
             self._store.flushed_log_offset < end
@@ -184,7 +181,7 @@ class Snapshots:
         return grown >= max(SAVE_AFTER_BYTES, 2 * self._saved_bytes)
 
     def _slices(self) -> Iterator[bytes]:
-        """Lanes, then ids; a slice with its kind in front takes well below a millisecond."""
+        """The content in slices with their kind in front, sequences (L), then ids (I): each takes well below 1 ms."""
         for sequences in self.table.sequences.dump_slices():
             yield b"L" + msgspec.msgpack.encode(sequences)
         for hashes, offsets in self.table.ids.dump_slices():

@@ -13,7 +13,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, dlq_topic
 from rocketeer.observe import families as f
-from rocketeer.observe.exposition import Body, Page
+from rocketeer.observe.exposition import MetricsBody, MetricsPage
 from rocketeer.observe.recorder import Recorder
 from rocketeer.remoting.connection import Connection
 from rocketeer.steps import Steps
@@ -51,8 +51,8 @@ class ClassicPage:
         self._runtime = runtime
         self._clock = clock
 
-    def steps(self) -> Steps[Body]:
-        page = Page({})
+    def steps(self) -> Steps[MetricsBody]:
+        page = MetricsPage({})
         page.declare(f.EXPORTER_FAMILIES)
         self._broker(page)
         yield
@@ -61,7 +61,7 @@ class ClassicPage:
         yield from self._clients_here(page)
         return (yield from page.body())
 
-    def _broker(self, page: Page) -> None:
+    def _broker(self, page: MetricsPage) -> None:
         recorder = self._recorder
         told = self._runtime()
         here = page.labels(cluster=self._cluster, brokerIP=self._address, broker=self._broker_name)
@@ -90,7 +90,7 @@ class ClassicPage:
         page.add(f.X_CAPACITY_FREE, disk.f_bavail * disk.f_frsize, labels)
         page.add(f.X_TO_FLUSH, max(0, self._store.max_log_offset - self._store.flushed_log_offset), labels)
 
-    def _topic_figures(self, page: Page) -> Steps[None]:
+    def _topic_figures(self, page: MetricsPage) -> Steps[None]:
         ends: dict[str, int] = {}
         for queue in self._store.queue_table.walk():
             topic = queue.topic
@@ -117,7 +117,7 @@ class ClassicPage:
                 page.add(f.X_PRODUCER_SIZE, recorder.tps_of("TOPIC_PUT_SIZE", topic, size), labels)
             yield
 
-    def _group(self, page: Page, lag: Lag) -> None:
+    def _group(self, page: MetricsPage, lag: Lag) -> None:
         online = self._clients.consumer(lag.group)
         diff_labels = page.labels(
             group=lag.group,
@@ -145,7 +145,7 @@ class ClassicPage:
         behind_ms = max(0, self._clock.now_ms() - lag.unconsumed_ms) if lag.unconsumed_ms else 0
         page.add(f.X_GROUP_LATENCY, behind_ms, labels)
 
-    def _clients_here(self, page: Page) -> Steps[None]:
+    def _clients_here(self, page: MetricsPage) -> Steps[None]:
         for group, members in list(self._clients.producers.items()):
             labels = page.labels(cluster=self._cluster, broker=self._broker_name, group=group)
             page.add(f.X_PRODUCER_COUNT, len(members), labels)

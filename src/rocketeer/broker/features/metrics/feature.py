@@ -7,12 +7,12 @@ from rocketeer.broker.feature import Feature, Periodic
 from rocketeer.broker.features.metrics.classic import ClassicPage
 from rocketeer.broker.features.metrics.lag import LagReader
 from rocketeer.broker.features.metrics.modern import ModernPage
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, MetricsExporter
-from rocketeer.observe.exposition import Body, Page
+from rocketeer.observe.exposition import MetricsBody, MetricsPage
 from rocketeer.observe.http import MetricsServer
 from rocketeer.observe.process import process_figures
 from rocketeer.observe.recorder import Recorder
@@ -34,14 +34,14 @@ def metrics_feature(
     recorder: Recorder,
     store: MessageStore,
     topics: TopicTable,
-    groups: GroupTable,
+    groups: ConsumerGroupTable,
     offsets: ConsumerOffsets,
     clients: ClientTable[Connection],
     permission: Callable[[], int],
     runtime: Callable[[], Mapping[str, str]],
     clock: Clock,
     address: str,
-    others: Iterable[Callable[[Page], Steps[None]]],
+    others: Iterable[Callable[[MetricsPage], Steps[None]]],
     tls: ReloadingContext,
 ) -> Feature:
     """`runtime` tells the broker's runtime info (28); `others` are what features add to the page."""
@@ -53,7 +53,7 @@ def metrics_feature(
         )
 
     def lag_reader() -> LagReader:
-        return LagReader(offsets, topics, store.queue_table.by_key, store.store_ms_at, recorder.counters)
+        return LagReader(offsets, topics, store.read_queues, store.store_ms_at, recorder.counters)
 
     forgetting = Periodic(
         "forget figures of what is gone", FORGET_S, lambda: run_sliced(forget_what_is_gone())
@@ -62,7 +62,7 @@ def metrics_feature(
         return Feature("metrics", services=(forgetting,))
     process = process_figures()
 
-    def add_process(page: Page) -> Steps[None]:
+    def add_process(page: MetricsPage) -> Steps[None]:
         page.add_behind(process())
         yield
 
@@ -94,8 +94,8 @@ def metrics_feature(
         clock=clock,
     )
 
-    def made_by(steps: Callable[[], Steps[Body]]) -> Callable[[], Awaitable[Body]]:
-        def make() -> Steps[Body]:
+    def made_by(steps: Callable[[], Steps[MetricsBody]]) -> Callable[[], Awaitable[MetricsBody]]:
+        def make() -> Steps[MetricsBody]:
             yield from forget_what_is_gone()
             yield from recorder.catch_up()
             return (yield from steps())

@@ -8,6 +8,7 @@ from rocketeer.broker.topics import TopicTable
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.observe.counters import Counters
 from rocketeer.steps import Steps
+from rocketeer.store.read_queue import ReadQueue
 
 PAIRS_MAX: Final = 100_000
 """On a page, those that committed first: anybody may commit offsets for any name."""
@@ -16,26 +17,22 @@ TIMES_MAX: Final = 1 << 14
 """That are remembered."""
 
 
-class Queue(Protocol):
-    """What is asked of a consume queue."""
-
-    @property
-    def min_offset(self) -> QueueOffset: ...
-
-    @property
-    def max_offset(self) -> QueueOffset: ...
-
-
 StoreMs = Callable[[str, int, QueueOffset], int]
 """When the message at a queue's offset was stored; below 0 if it is not there any more."""
 
 
-class Offsets(Protocol):
+class OffsetPairs(Protocol):
     """What is asked of the table of consumers' offsets."""
 
-    def pairs(self) -> Iterator[tuple[str, str, Mapping[int, int]]]:
+    def pairs(self) -> Iterator[tuple[str, str, Mapping[int, QueueOffset]]]:
         """Topic, group and its offset by queue."""
         ...
+
+
+class Queues(Protocol):
+    """The queues as readers see them: in a group they end at what is confirmed."""
+
+    def get(self, topic: str, queue_id: int) -> ReadQueue | None: ...
 
 
 @dataclass(slots=True)
@@ -63,9 +60,9 @@ class LagReader:
 
     def __init__(
         self,
-        offsets: Offsets,
+        offsets: OffsetPairs,
         topics: TopicTable,
-        queues: Mapping[tuple[str, int], Queue],
+        queues: Queues,
         store_ms: StoreMs,
         counters: Counters,
     ) -> None:
@@ -78,7 +75,7 @@ class LagReader:
         self._times_before: dict[tuple[str, int, int], int] = {}
 
     def read(self, each: Callable[[Lag], None]) -> Steps[None]:
-        """Tell one after the other; a pair whose topic is gone is left out."""
+        """Call `each` with the lag of every (topic, group) pair; pairs whose topic is gone are left out."""
         self._times_before, self._times = self._times, {}
         told = 0
         for topic, group, offsets in self._offsets.pairs():
@@ -90,7 +87,9 @@ class LagReader:
                     break
             yield
 
-    def _lag(self, topic: str, group: str, read_queues: int, offsets: Mapping[int, int]) -> Steps[Lag]:
+    def _lag(
+        self, topic: str, group: str, read_queues: int, offsets: Mapping[int, QueueOffset]
+    ) -> Steps[Lag]:
         lag = Lag(topic, group)
         gets = self._counters.gets.get((topic, group))
         pulled = gets.queues if gets is not None else {}
@@ -98,7 +97,7 @@ class LagReader:
         for queue_id in range(read_queues):
             if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
                 yield
-            queue = queues.get((topic, queue_id))
+            queue = queues.get(topic, queue_id)
             if queue is None:
                 continue
             end = queue.max_offset

@@ -8,14 +8,14 @@ from typing import Final
 
 from rocketeer.broker.clients import ClientIdentity, ClientTable
 from rocketeer.broker.features.metrics.lag import Lag, LagReader
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.model.group import is_system_group
 from rocketeer.model.topic import RETRY_PREFIX
 from rocketeer.observe import families as f
 from rocketeer.observe.counters import CREATE_BUCKETS_MS, FINISH_BUCKETS_MS
-from rocketeer.observe.exposition import Body, Page
+from rocketeer.observe.exposition import MetricsBody, MetricsPage
 from rocketeer.observe.recorder import Recorder
 from rocketeer.observe.rpc import add_rpc
 from rocketeer.observe.stored import SIZE_BUCKETS
@@ -42,12 +42,12 @@ class ModernPage:
         store: MessageStore,
         store_folder: str,
         topics: TopicTable,
-        groups: GroupTable,
+        groups: ConsumerGroupTable,
         clients: ClientTable[Connection],
         permission: Callable[[], int],
         clock: Clock,
         lag_per_queue: bool,
-        others: Sequence[Callable[[Page], Steps[None]]],
+        others: Sequence[Callable[[MetricsPage], Steps[None]]],
     ) -> None:
         """`others` add what features tell of themselves."""
         self._labels = labels
@@ -66,8 +66,8 @@ class ModernPage:
         self._texts_before: dict[tuple[str, str], str] = {}
         """Labels of pairs of topic and group on the page before: most are on the next one, too."""
 
-    def steps(self) -> Steps[Body]:
-        page = Page(self._labels)
+    def steps(self) -> Steps[MetricsBody]:
+        page = MetricsPage(self._labels)
         self._texts_before, self._texts = self._texts, {}
         page.declare(f.BROKER_FAMILIES)
         self._broker(page)
@@ -83,7 +83,7 @@ class ModernPage:
             yield from other(page)
         return (yield from page.body())
 
-    def _broker(self, page: Page) -> None:
+    def _broker(self, page: MetricsPage) -> None:
         page.add(f.PROCESSOR_WATERMARK, self._store.waiting_for_disk, page.labels(processor="send"))
         for processor in PROCESSORS:
             page.add(f.PROCESSOR_WATERMARK, 0, page.labels(processor=processor))
@@ -94,7 +94,7 @@ class ModernPage:
             times = self._recorder.counters.create_ms[code]
             page.histogram(family, CREATE_BUCKETS_MS, times.counts, times.sum)
 
-    def _storage(self, page: Page) -> None:
+    def _storage(self, page: MetricsPage) -> None:
         store = self._store
         labels = page.labels(storage_type="local", storage_medium="disk")
         disk = os.statvfs(self._store_folder)
@@ -108,7 +108,7 @@ class ModernPage:
         if first_ms >= 0:
             page.add(f.RESERVE_TIME, max(0, self._clock.now_ms() - first_ms), labels)
 
-    def _topic_figures(self, page: Page) -> Steps[None]:
+    def _topic_figures(self, page: MetricsPage) -> Steps[None]:
         stored = self._recorder.stored
         counts: dict[str, int] = {}
         sizes: dict[str, int] = {}
@@ -129,7 +129,7 @@ class ModernPage:
             f.MESSAGE_SIZE, SIZE_BUCKETS, stored.sizes, stored.sizes_sum, page.labels(message_type="normal")
         )
 
-    def _group_figures(self, page: Page) -> Steps[None]:
+    def _group_figures(self, page: MetricsPage) -> Steps[None]:
         counters = self._recorder.counters
         for pair in list(counters.gets):
             gets = counters.gets.get(pair)
@@ -152,7 +152,7 @@ class ModernPage:
             )
             yield
 
-    def _lag(self, page: Page, lag: Lag) -> None:
+    def _lag(self, page: MetricsPage, lag: Lag) -> None:
         now_ms = self._clock.now_ms()
         labels = self._pair(page, lag.topic, lag.group)
         page.add(f.LAG_MESSAGES, lag.messages, labels)
@@ -164,7 +164,7 @@ class ModernPage:
             for queue_id, messages in lag.queues.items():
                 page.add(f.LAG_MESSAGES_BY_QUEUE, messages, f'{labels},queue_id="{queue_id}"')
 
-    def _pair(self, page: Page, topic: str, group: str) -> str:
+    def _pair(self, page: MetricsPage, topic: str, group: str) -> str:
         """The labels of a topic and a group."""
         key = (topic, group)
         text = self._texts.get(key)
@@ -179,7 +179,7 @@ class ModernPage:
                 self._texts[key] = text
         return text
 
-    def _connections(self, page: Page) -> Steps[None]:
+    def _connections(self, page: MetricsPage) -> Steps[None]:
         producers: Counter[tuple[str, str]] = Counter()
         for members in list(self._clients.producers.values()):
             for member in list(members.values()):
@@ -206,7 +206,7 @@ class ModernPage:
 
 
 def _kind(client: ClientIdentity) -> tuple[str, str]:
-    """Its language and version."""
+    """The client's language and version, as label values."""
     return client.language.lower(), version_name(client.version).lower()
 
 

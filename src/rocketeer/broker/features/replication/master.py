@@ -7,18 +7,18 @@ from rocketeer.broker.feature import Durability, Feature, Periodic
 from rocketeer.config import BrokerRole
 from rocketeer.model.offsets import LogOffset
 from rocketeer.observe import families
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import MetricsPage
 from rocketeer.protocol.codes import ResponseCode
-from rocketeer.replication.confirmations import Confirmations, Outcome
+from rocketeer.replication.confirmations import Confirmations, SlaveOutcome
 from rocketeer.replication.master import Master
 from rocketeer.steps import Steps
 
 TICK_S: Final = 0.1
 
 _CODES: Final = {
-    Outcome.CONFIRMED: ResponseCode.SUCCESS,
-    Outcome.NO_SLAVE: ResponseCode.SLAVE_NOT_AVAILABLE,
-    Outcome.TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    SlaveOutcome.CONFIRMED: ResponseCode.SUCCESS,
+    SlaveOutcome.NO_SLAVE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    SlaveOutcome.TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
 
 
@@ -34,7 +34,7 @@ def master_feature(master: Master, role: BrokerRole) -> Feature:
     )
 
 
-def _add_slaves(page: Page, master: Master) -> Steps[None]:
+def _add_slaves(page: MetricsPage, master: Master) -> Steps[None]:
     behind = master.behind()
     page.add(families.SLAVES, len(behind))
     for slave, size in behind.items():

@@ -1,5 +1,6 @@
 """A slave's part: follow the master; refuse what only a master may do."""
 
+from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from rocketeer.broker.feature import Feature
@@ -21,7 +22,7 @@ MASTER_ONLY: Final = (
 )
 
 
-def slave_refusals() -> dict[int, Handler]:
+def _refusals(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
     """What answers instead of the handlers that a master has."""
     return {**dict.fromkeys(MASTER_ONLY, _refuse_change), RequestCode.END_TRANSACTION: _refuse_end}
 
@@ -35,4 +36,4 @@ def _refuse_end(command: Command, connection: Connection) -> Command:
 
 
 def slave_feature(receiver: Receiver) -> Feature:
-    return Feature("slave", runners=(receiver,))
+    return Feature("slave", runners=(receiver,), overrides=(_refusals,))

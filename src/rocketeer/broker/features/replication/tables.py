@@ -15,15 +15,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from rocketeer.broker.feature import Dispatcher, Feature, Periodic
-from rocketeer.broker.features.replication.packed import ASKING, unpacked
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.features.replication.packed import ASKING, packed_tables, unpacked
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.offsets import ConsumerOffsets
-from rocketeer.broker.table_text import Telling, wants_packed
+from rocketeer.broker.registration import RemoteCaller
+from rocketeer.broker.table_text import TableReplies, wants_packed
 from rocketeer.broker.topics import TopicTable
 from rocketeer.clock import Clock
 from rocketeer.errors import BadBody, ProtocolError, RemotingError, RequestRefused
 from rocketeer.model.data_version import DataVersion
-from rocketeer.model.offsets import LogOffset
+from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.bodies.groups import decode_group_table
 from rocketeer.protocol.bodies.kv import decode_kv_table
@@ -47,9 +48,9 @@ ASK_S: Final = 10.0
 NEW_TOPIC_S: Final = 0.2
 """A topic that is met in the log and not in the table is asked for, this often at most."""
 
-DELAY_FILE: Final = "delayOffset.json"
-OWN_FILES: Final = ("sentBack.json", "transactionProgress.json")
-"""Tables that RocketMQ does not have; asked of masters of ours only."""
+CopiedFiles = Mapping[str, int]
+"""Names of tables' files that slaves copy, and the request that tells each; GET_BROKER_TABLE tells those that
+RocketMQ does not have, and is asked of masters of ours only."""
 NO_DELAYS: Final = '{"offsetTable":{}}'
 
 LOG_OFFSET: Final = "rocketeerLogOffset"
@@ -69,20 +70,21 @@ class Files(Protocol):
     async def save_text(self, file_name: str, text: str) -> None: ...
 
 
-class Caller(Protocol):
-    async def invoke(self, address: str, command: Command, timeout_s: float) -> Command: ...
-
-
 # --- telling ---------------------------------------------------------------------------------
 
 
-def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -> Feature:
-    """Answers slaves; slaves answer, too, as in RocketMQ."""
+def table_feature(
+    offsets: ConsumerOffsets, copied_files: CopiedFiles, files: Files, store: MessageStore
+) -> Feature:
+    """The handlers that give slaves this broker's tables; as in RocketMQ, a slave answers them too."""
     started = secrets.token_hex(8)
-    telling = Telling()
+    replies = TableReplies()
+    (delay_file,) = [name for name, code in copied_files.items() if code == RequestCode.GET_ALL_DELAY_OFFSET]
+    own_files = [name for name, code in copied_files.items() if code == RequestCode.GET_BROKER_TABLE]
 
     def mark() -> dict[str, str]:
-        """Where the log ended at the latest when what is told was so, and which start of this broker it is."""
+        """Reply fields: where the log ends now (the table speaks of nothing beyond it), and an id of this start of
+        the broker."""
         return {LOG_OFFSET: str(store.max_log_offset), STARTED: started}
 
     def consumer_offsets(command: Command, connection: Connection) -> Command | Awaitable[Command]:
@@ -91,17 +93,17 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -
             body = yield from offsets.encoding(any_size=wants_packed(command))
             return reply(command, ext={**mark(), BEGUN: begun}, body=body)
 
-        return telling.run(steps(), len(offsets))
+        return replies.run(steps(), len(offsets))
 
     async def delay_offsets(command: Command, connection: Connection) -> Command:
-        text = await files.saved_text(DELAY_FILE)
+        text = await files.saved_text(delay_file)
         return reply(command, ext=mark(), body=(text or NO_DELAYS).encode())
 
     async def own_table(command: Command, connection: Connection) -> Command:
         name = command.ext.get("name", "")
-        if name not in OWN_FILES:
+        if name not in own_files:
             raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"no table {name[:100]!r}; there are {', '.join(OWN_FILES)}"
+                ResponseCode.SYSTEM_ERROR, f"no table {name[:100]!r}; there are {', '.join(own_files)}"
             )
         text = await files.saved_text(name)
         return reply(command, ext=mark(), body=(text or "").encode())
@@ -111,17 +113,17 @@ def table_feature(offsets: ConsumerOffsets, files: Files, store: MessageStore) -
         RequestCode.GET_ALL_DELAY_OFFSET: delay_offsets,
         RequestCode.GET_BROKER_TABLE: own_table,
     }
-    return Feature("tables", handlers=handlers)
+    return Feature("tables", handlers=handlers, overrides=(packed_tables,))
 
 
 # --- following -------------------------------------------------------------------------------
 
 
-class Held(NamedTuple):
+class WaitingTable(NamedTuple):
     """A table that is taken over once the log on disk has reached `log_offset`."""
 
     log_offset: LogOffset
-    take: Callable[[], Awaitable[None] | None]
+    apply: Callable[[], Awaitable[None] | None]
 
 
 class FollowedTables:
@@ -129,11 +131,12 @@ class FollowedTables:
 
     def __init__(
         self,
-        client: Caller,
+        client: RemoteCaller,
         *,
         topics: TopicTable,
-        groups: GroupTable,
+        groups: ConsumerGroupTable,
         offsets: ConsumerOffsets,
+        copied_files: CopiedFiles,
         files: Files,
         store: MessageStore,
         clock: Clock,
@@ -143,41 +146,42 @@ class FollowedTables:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._copied_files = copied_files
         self._files = files
         self._store = store
         self._clock = clock
         self._own_address = own_address
         self._address = ""
         self._next_s = 0.0
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, WaitingTable] = {}
         self._merge = OffsetMerge()
-        self._guessed: set[str] = set()
+        self._provisional: set[str] = set()
         self._master_is_ours = False
         self._told = ""
 
     def feature(self) -> Feature:
         return Feature(
             "followed tables",
-            dispatchers=(Dispatcher(self._met, each_queue=True),),
+            dispatchers=(Dispatcher(self._note_unknown_topic, each_queue=True),),
             services=(Periodic("tables of the master", LOOK_S, self.look),),
         )
 
     def master_named(self, address: str) -> None:
-        """A name server says who the master is."""
+        """Follow the master at this address, as a name server has announced it."""
         if address != self._address and address != self._own_address:
             self._address = address
             self._next_s = 0.0
 
-    def _met(self, entry: DispatchEntry) -> None:
-        """A message of a topic that the master has not told of yet: what its messages say must do until it does."""
+    def _note_unknown_topic(self, entry: DispatchEntry) -> None:
+        """Note a message of an unknown topic or queue: create the topic provisionally and ask the master soon."""
         if entry.sys_flag & TX_PREPARED:
             return  # in no queue: half messages, and records that end a topic
         topic = self._topics.configs.get(entry.topic)
-        if topic is not None and (topic.read_queues > entry.queue_id or entry.topic not in self._guessed):
+        if topic is not None and (topic.read_queues > entry.queue_id or entry.topic not in self._provisional):
             return
-        self._guessed.add(entry.topic)
+        self._provisional.add(entry.topic)
         queues = entry.queue_id + 1
-        self._topics.guess(TopicConfig(entry.topic, read_queues=queues, write_queues=queues))
+        self._topics.add_provisional(TopicConfig(entry.topic, read_queues=queues, write_queues=queues))
         self._next_s = min(self._next_s, self._clock.monotonic_s() + NEW_TOPIC_S)
 
     async def look(self) -> None:
@@ -193,14 +197,15 @@ class FollowedTables:
         await self._take_reached()
 
     async def _sync(self, address: str) -> None:
-        """Each by itself: one that cannot be read does not hold up the others."""
+        """Copy every table from the master, each independently, so that one unreadable table does not stop the
+        others."""
         topics = await self._ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
         await in_slices(self._follow_topics(*await asyncio.to_thread(decode_topic_table, topics.body)))
         groups = await self._ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         if groups.body:
             await in_slices(self._groups.following(*await asyncio.to_thread(decode_group_table, groups.body)))
         offsets = await self._ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        delays = await self._ask(address, RequestCode.GET_ALL_DELAY_OFFSET)
+        files = await self._files_of(address, RequestCode.GET_ALL_DELAY_OFFSET)
         is_ours = self._master_is_ours = LOG_OFFSET in offsets.ext
         if is_ours:
             at, started = number_of(offsets.ext, LOG_OFFSET), offsets.ext.get(STARTED, "")
@@ -209,18 +214,27 @@ class FollowedTables:
             facts = decode_kv_table(info.body)
             at, started = number_of(facts, "commitLogMaxOffset"), facts.get("bootTimestamp", "")
         told = await asyncio.to_thread(decode_consumer_offsets, offsets.body)
-        self._held["offsets"] = Held(LogOffset(at), lambda: in_slices(self._follow_offsets(told, started)))
-        files = {DELAY_FILE: delays}
-        for name in OWN_FILES if is_ours else ():
-            files[name] = await self._ask(address, RequestCode.GET_BROKER_TABLE, {"name": name})
+        self._held["offsets"] = WaitingTable(
+            LogOffset(at), lambda: in_slices(self._follow_offsets(told, started))
+        )
+        if is_ours:
+            files |= await self._files_of(address, RequestCode.GET_BROKER_TABLE)
         for name, answer in files.items():
             self._hold_file(name, answer, at)
+
+    async def _files_of(self, address: str, told_by: int) -> dict[str, Command]:
+        """The answers with those of the copied files that this request tells, by their names."""
+        names = [name for name, code in self._copied_files.items() if code == told_by]
+        is_named = told_by == RequestCode.GET_BROKER_TABLE
+        return {
+            name: await self._ask(address, told_by, {"name": name} if is_named else None) for name in names
+        }
 
     def _hold_file(self, name: str, answer: Command, at: int) -> None:
         text = answer.body.decode("utf-8", "replace")
         if text:
             known = number_of(answer.ext, LOG_OFFSET) if LOG_OFFSET in answer.ext else at
-            self._held[name] = Held(LogOffset(known), lambda: self._files.save_text(name, text))
+            self._held[name] = WaitingTable(LogOffset(known), lambda: self._files.save_text(name, text))
 
     async def _ask(self, address: str, code: int, ext: dict[str, str] | None = None) -> Command:
         answer = await self._client.invoke(address, request(code, {**ASKING, **(ext or {})}), ASK_S)
@@ -234,19 +248,19 @@ class FollowedTables:
         for name, held in list(self._held.items()):
             if held.log_offset <= flushed and self._held.get(name) is held:  # not given up meanwhile
                 del self._held[name]
-                taking = held.take()
+                taking = held.apply()
                 if taking is not None:
                     await taking
 
     # --- one table ---------------------------------------------------------------------------
 
     def _follow_topics(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> Steps[None]:
-        if version == self._topics.version and not self._guessed:
+        if version == self._topics.version and not self._provisional:
             return
-        self._guessed -= topics.keys()
+        self._provisional -= topics.keys()
         gone: list[str] = []
         for number, name in enumerate(list(self._topics.configs), 1):
-            if name not in topics and name not in self._guessed and not self._topics.is_system(name):
+            if name not in topics and name not in self._provisional and not self._topics.is_system(name):
                 gone.append(name)
             if number % NAMES_AT_ONCE == 0:
                 yield
@@ -254,10 +268,11 @@ class FollowedTables:
         if gone:
             # Their last messages may be on the way yet: their queues go when the log has been copied that far.
             at = self._store.max_log_offset
-            self._held["topics"] = Held(LogOffset(at), lambda: in_slices(self._forget_topics(gone)))
+            self._held["topics"] = WaitingTable(LogOffset(at), lambda: in_slices(self._forget_topics(gone)))
 
     def _forget_topics(self, gone: Iterable[str]) -> Steps[None]:
-        """Its queues go as well. (A master of ours has said so in the log, and they may be those of a new one.)"""
+        """Remove topics that the master no longer has, and their queues if the master is not Rocketeer (ours ends
+        topics in the log)."""
         for name in gone:
             log.info("topic deleted by the master topic=%s", name)
             self._topics.follow_deletion(name)
@@ -265,14 +280,14 @@ class FollowedTables:
                 self._store.delete_topic(name)
             yield
 
-    def _follow_offsets(self, theirs: dict[str, dict[int, int]], started: str) -> Steps[None]:
+    def _follow_offsets(self, theirs: dict[str, dict[int, QueueOffset]], started: str) -> Steps[None]:
         for change in self._merge.merging(self._offsets.table, theirs, started):
             if change is not None:
                 self._offsets.set_queues(*change)
             yield
 
     def _tell(self, text: str) -> None:
-        """The same trouble is told once."""
+        """Log a failure to sync, unless it is the same as the last one."""
         if text != self._told:
             log.warning("tables not synced master=%s reason=%s", self._address, text)
         self._told = text

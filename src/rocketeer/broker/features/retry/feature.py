@@ -13,10 +13,11 @@ from typing import Final, Protocol
 
 from rocketeer.broker.feature import ConfigChange, Feature, Replay
 from rocketeer.broker.features.retry.sent_back import SentBack
-from rocketeer.broker.groups import GroupTable
+from rocketeer.broker.groups import ConsumerGroupTable
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer, code_without_slaves
+from rocketeer.broker.writer import Writer, WriteResult, code_without_slaves
 from rocketeer.errors import RequestRefused
+from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.property_names import (
     DELAY,
@@ -35,7 +36,7 @@ from rocketeer.model.property_names import (
     TIMER_ROLL_TIMES,
     WAIT,
 )
-from rocketeer.model.topic import DLQ_PREFIX, Perm, TopicConfig, dlq_topic, retry_topic
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, Perm, TopicConfig, dlq_topic, retry_topic
 from rocketeer.observe.counters import Counters
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -43,8 +44,8 @@ from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.send import ConsumerSendMsgBackHeader
 from rocketeer.protocol.texts import FAQ
 from rocketeer.record.layout import TOPIC_BYTES_MAX, PendingMessage, StoredMessage
-from rocketeer.record.properties import PROPERTIES_BYTES_MAX, encode_properties
-from rocketeer.record.skip import Wanted
+from rocketeer.record.properties import PROPERTIES_BYTES_MAX, rejoin_properties
+from rocketeer.record.skip import SkipFilter
 from rocketeer.remoting.connection import Connection
 
 FIRST_RETRY_LEVEL = 3
@@ -66,7 +67,7 @@ TIMER_MARKS: Final = frozenset(
 NOT_ON_DISK = "the message is stored for its next try, but the disk does not have it yet"
 
 
-class Messages(Protocol):
+class ConsumedMessages(Protocol):
     """What sending back asks of the store."""
 
     def named_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
@@ -79,8 +80,8 @@ class SendBack:
         self,
         *,
         topics: TopicTable,
-        groups: GroupTable,
-        store: Messages,
+        groups: ConsumerGroupTable,
+        store: ConsumedMessages,
         writer: Writer,
         sent: SentBack,
         broker_ip: str,
@@ -95,19 +96,18 @@ class SendBack:
         self.sent = sent
         self._counters = counters
         self._broker_ip = broker_ip
-        self.broker_perm = broker_perm
+        self._broker_perm = broker_perm
         self._timer_ms_max = timer_ms_max
         """The longest pause a timer keeps; 0 without timers."""
 
+    def set_permission(self, broker_perm: int) -> None:
+        """What the broker may be used for from now on."""
+        self._broker_perm = broker_perm
+
     def handle(self, command: Command, connection: Connection) -> Command | None:
         header = decode_header(ConsumerSendMsgBackHeader, command.ext)
-        group = self._groups.get_or_create(header.group)
-        if group is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {header.group}{FAQ}",
-            )
-        if not self.broker_perm & Perm.WRITE:
+        group = self._group(header.group)
+        if not self._broker_perm & Perm.WRITE:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden"
             )
@@ -126,9 +126,8 @@ class SendBack:
         message = self._store.named_at(LogOffset(header.offset))
         if message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-        tries_max = group.retry_max if header.max_reconsume_times is None else header.max_reconsume_times
         level = header.delay_level
-        dead = message.reconsume_times >= tries_max or level < 0
+        dead = level < 0 or message.reconsume_times >= _tries_max(group, header.max_reconsume_times)
 
         def answer(code: int, remark: str | None = None) -> None:
             if not command.is_oneway:
@@ -142,12 +141,12 @@ class SendBack:
             self._writer.when_durable(copy_end, answer)
             return None
         if dead:
-            target = self._topics.create_in_send_back(dlq_topic(header.group), DLQ_QUEUES, READ_WRITE)
+            target = self._dead_letters(header.group)
             level = 0
         elif level == 0:
             level = FIRST_RETRY_LEVEL + message.reconsume_times
 
-        def stored(put: Put) -> None:
+        def stored(put: WriteResult) -> None:
             if not put.stored:
                 answer(put.code, put.remark)
                 return
@@ -162,9 +161,34 @@ class SendBack:
         delay_ms = None
         if not dead and header.delay_ms is not None and header.delay_ms <= self._timer_ms_max:
             delay_ms = max(header.delay_ms, 1)
-        copy = again(message, target, level, delay_ms, failure_of(header) if dead else {})
+        copy = retry_copy(message, target, level, delay_ms, failure_of(header) if dead else {})
         self._writer.put(copy, stored, wait=False)
         return None
+
+    def redirect(
+        self, message: PendingMessage, properties: dict[str, str], max_reconsume_times: int | None
+    ) -> None:
+        """A consumer re-sends to its retry topic when sending back fails; past the limit it is a dead letter."""
+        name = message.topic.removeprefix(RETRY_PREFIX)
+        if message.reconsume_times >= _tries_max(self._group(name), max_reconsume_times):
+            message.topic = self._dead_letters(name).name
+            message.queue_id = 0
+            properties.pop(DELAY, None)
+
+    def _group(self, name: str) -> SubscriptionGroup:
+        group = self._groups.get_or_create(name)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name}{FAQ}"
+            )
+        return group
+
+    def _dead_letters(self, group: str) -> TopicConfig:
+        return self._topics.create_in_send_back(dlq_topic(group), DLQ_QUEUES, READ_WRITE)
+
+
+def _tries_max(group: SubscriptionGroup, asked: int | None) -> int:
+    return group.retry_max if asked is None else asked
 
 
 def failure_of(header: ConsumerSendMsgBackHeader) -> dict[str, str]:
@@ -177,7 +201,7 @@ def failure_of(header: ConsumerSendMsgBackHeader) -> dict[str, str]:
     return {name: text.translate(NO_SEPARATORS)[:FAILURE_CHARS_MAX] for name, text in said.items() if text}
 
 
-def again(
+def retry_copy(
     message: StoredMessage,
     target: TopicConfig,
     level: int,
@@ -196,10 +220,10 @@ def again(
         properties[DELAY] = "0"
         properties[TIMER_DELAY_MS] = str(delay_ms)
     for name, text in failure.items():  # a note must not be what makes the properties too long
-        if len(encode_properties({**properties, name: text})) <= PROPERTIES_BYTES_MAX:
+        if len(rejoin_properties({**properties, name: text})) <= PROPERTIES_BYTES_MAX:
             properties[name] = text
     queue_id = random.randrange(max(1, target.write_queues))
-    pending = message.pending(target.name, queue_id, encode_properties(properties))
+    pending = message.pending(target.name, queue_id, rejoin_properties(properties))
     pending.reconsume_times = min(pending.reconsume_times + 1, TRIES_MAX)
     return pending
 
@@ -209,12 +233,14 @@ def retry_feature(send_back: SendBack) -> Feature:
     return Feature(
         "retry",
         handlers={RequestCode.CONSUMER_SEND_MSG_BACK: send_back.handle},
-        replays=(Replay(sent.since, sent.see, sent.finish, Wanted(prefixes=(DLQ_PREFIX,))),),
+        redirects=(send_back.redirect,),
+        replays=(Replay(sent.since, sent.on_message, sent.finish, SkipFilter(prefixes=(DLQ_PREFIX,))),),
+        on_offset_back=(sent.set_back,),
         state=(sent,),
         changes=(
             ConfigChange(
                 ("brokerPermission",),
-                lambda broker, store: setattr(send_back, "broker_perm", broker.permission),
+                lambda broker, store: send_back.set_permission(broker.permission),
             ),
         ),
     )

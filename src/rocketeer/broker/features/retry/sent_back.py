@@ -23,7 +23,7 @@ import msgspec
 from rocketeer.errors import BadBody, BadMessageId
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.property_names import ORIGIN_MESSAGE_ID, REAL_TOPIC
-from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
+from rocketeer.model.topic import DLQ_PREFIX, RETRY_PREFIX, WAITING_TOPICS, retry_topic
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.ids import parse_offset_msg_id
 from rocketeer.record.layout import StoredMessage
@@ -42,19 +42,19 @@ ENTRIES_A_STEP: Final = 512
 LOOK_AT_MAX: Final = 20_000
 """How many messages of a retry queue are looked at, behind the group's offset."""
 
-Place = tuple[str, str, int]
+RetryQueueKey = tuple[str, str, int]
 """(group, topic, queue id) that a message was delivered from."""
-Try = tuple[str, bool, str, int, int, int]
+DeliveryId = tuple[str, bool, str, int, int, int]
 """(group, whether it is a dead letter, id of the first message, which try it is, when it was born, its CRC)"""
 
 
 class Committed(Protocol):
-    """How far groups are."""
+    """The groups' committed offsets, as far as this table asks for them."""
 
-    def query(self, group: str, topic: str, queue_id: int) -> int | None: ...
+    def query(self, group: str, topic: str, queue_id: int) -> QueueOffset | None: ...
 
 
-class Sent(msgspec.Struct, gc=False):
+class SentBackMessage(msgspec.Struct, gc=False):
     """One message that went back: where it stood in its queue, and where the log with its copy ends."""
 
     queue_offset: QueueOffset
@@ -62,13 +62,13 @@ class Sent(msgspec.Struct, gc=False):
     sent_ms: int
 
 
-class Sends(msgspec.Struct):
+class SentBackOfQueue(msgspec.Struct):
     """What went back of one queue, by log offset and whether to the dead letters."""
 
-    known: dict[tuple[int, bool], Sent] = msgspec.field(default_factory=dict)
-    passed: int = 0
+    known: dict[tuple[LogOffset, bool], SentBackMessage] = msgspec.field(default_factory=dict)
+    passed: QueueOffset = QueueOffset(0)
     """Where the group stands on disk at least."""
-    stood: int = 0
+    stood: QueueOffset = QueueOffset(0)
     """Where it stood when the table was made last: offsets that were saved then may be older, the next are not."""
 
 
@@ -76,8 +76,8 @@ class SavedQueue(msgspec.Struct, rename="camel"):
     """The log offsets of what went back of one group's queues."""
 
     group: str
-    tries: list[int]
-    dead: list[int]
+    tries: list[LogOffset]
+    dead: list[LogOffset]
 
 
 class SavedTable(msgspec.Struct, rename="camel"):
@@ -88,21 +88,21 @@ class SavedTable(msgspec.Struct, rename="camel"):
 
 
 class SentBack:
-    """A table (`encode` ...) and a replay (`since`, `see`, `finish`)."""
+    """A table (`encode` ...) and a replay (`since`, `on_message`, `finish`)."""
 
     file_name = "sentBack.json"
 
     def __init__(self, store: MessageStore, offsets: Committed) -> None:
         self._store = store
         self._offsets = offsets
-        self._places: dict[Place, Sends] = {}
+        self._places: dict[RetryQueueKey, SentBackOfQueue] = {}
         self._count = 0
-        self._copies: dict[Try, tuple[LogOffset, int]] = {}
+        self._copies: dict[DeliveryId, tuple[LogOffset, int]] = {}
         self._saved: SavedTable | None = None
-        self._saved_at: int | None = None
-        self._told: tuple[LogOffset, dict[Place, SavedQueue]] | None = None
+        self._saved_at: LogOffset | None = None
+        self._told: tuple[LogOffset, dict[RetryQueueKey, SavedQueue]] | None = None
         """What `refresh` has made."""
-        self._set_back: set[Place] = set()
+        self._set_back: set[RetryQueueKey] = set()
         """Since it began."""
         self._dirty = True  # so that there is a file
 
@@ -124,9 +124,9 @@ class SentBack:
     def _add(self, group: str, message: StoredMessage, dead: bool, copy_end: LogOffset, sent_ms: int) -> None:
         if self._count >= COUNT_MAX:
             self._forget_one()
-        sends = self._places.setdefault((group, message.topic, message.queue_id), Sends())
+        sends = self._places.setdefault((group, message.topic, message.queue_id), SentBackOfQueue())
         self._count += (message.log_offset, dead) not in sends.known
-        sends.known[message.log_offset, dead] = Sent(message.queue_offset, copy_end, sent_ms)
+        sends.known[message.log_offset, dead] = SentBackMessage(message.queue_offset, copy_end, sent_ms)
         self._dirty = True
 
     def _forget_one(self) -> None:
@@ -136,7 +136,7 @@ class SentBack:
         if not sends.known:
             del self._places[place]
 
-    def set_back(self, group: str, topic: str, queue_id: int, before: int, now: int) -> None:
+    def set_back(self, group: str, topic: str, queue_id: int, before: QueueOffset, now: QueueOffset) -> None:
         """The group was at `before` and is to consume from `now` on again: what fails then is tried again."""
         sends = self._places.get((group, topic, queue_id))
         if sends is not None:
@@ -145,7 +145,7 @@ class SentBack:
             self._set_back.add((group, topic, queue_id))
             self._dirty = True
 
-    def _keep_if(self, sends: Sends, wanted: Callable[[Sent], bool]) -> None:
+    def _keep_if(self, sends: SentBackOfQueue, wanted: Callable[[SentBackMessage], bool]) -> None:
         before = len(sends.known)
         sends.known = {key: sent for key, sent in sends.known.items() if wanted(sent)}
         self._count -= before - len(sends.known)
@@ -158,7 +158,7 @@ class SentBack:
         What is remembered meanwhile is not on disk: the log behind will tell of it.
         """
         oldest_ms = self._store.expiry_ms() - KEEP_MS
-        told: dict[Place, SavedQueue] = {}
+        told: dict[RetryQueueKey, SavedQueue] = {}
         flushed = self._store.flushed_log_offset
         self._told = flushed, told
         self._set_back.clear()
@@ -175,7 +175,7 @@ class SentBack:
                     elif sent.copy_end <= flushed:
                         (saved.dead if key[1] else saved.tries).append(key[0])
                 yield
-            sends.passed, sends.stood = sends.stood, self._offsets.query(*place) or 0
+            sends.passed, sends.stood = sends.stood, self._offsets.query(*place) or QueueOffset(0)
             if not sends.known and self._places.get(place) is sends:
                 del self._places[place]
                 del told[place]
@@ -188,7 +188,7 @@ class SentBack:
         (flushed, told), self._told = self._told, None
         for place in self._set_back:  # meanwhile: what it is to consume again did not go back
             if place in told:
-                known = self._places.get(place, Sends()).known
+                known = self._places.get(place, SentBackOfQueue()).known
                 told[place].tries = [at for at in told[place].tries if (at, False) in known]
                 told[place].dead = [at for at in told[place].dead if (at, True) in known]
         self._saved_at = flushed
@@ -215,9 +215,9 @@ class SentBack:
             return low if end - low <= SAVE_AFTER_BYTES else end
         return min(max(LogOffset(self._saved_at), low), end)
 
-    def see(self, entry: DispatchEntry) -> None:
+    def on_message(self, entry: DispatchEntry) -> None:
         """A message of the log behind the table; those that went back are the ones of interest."""
-        waits = entry.topic in (SCHEDULE_TOPIC, TIMER_TOPIC)
+        waits = entry.topic in WAITING_TOPICS
         if not waits and not entry.topic.startswith(DLQ_PREFIX):
             return
         message = self._store.message_at(entry.log_offset)
@@ -295,7 +295,8 @@ class SentBack:
         return message if message is not None and message.offset_msg_id == origin else None
 
 
-def _try(group: str, dead: bool, message: StoredMessage, number: int) -> Try:
-    """The same for a delivery and for its copy; a message that somebody sent anew was born anew."""
+def _try(group: str, dead: bool, message: StoredMessage, number: int) -> DeliveryId:
+    """The identity of one delivery, equal for the original and its retry copy; a message sent anew differs by its
+    birth time."""
     origin = message.properties_dict().get(ORIGIN_MESSAGE_ID) or message.offset_msg_id
     return group, dead, origin, number, message.born_ms, message.body_crc

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from rocketeer.broker.feature import Feature
 from rocketeer.clock import Clock
 from rocketeer.errors import RequestRefused
 from rocketeer.model.property_names import (
@@ -24,7 +25,7 @@ from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.flags import TX_COMMIT, TX_MASK
 from rocketeer.record.layout import PendingMessage
-from rocketeer.record.properties import decode_properties, encode_properties, whole_number
+from rocketeer.record.properties import decode_properties, rejoin_properties, whole_number
 from rocketeer.record.timers import wait_until
 
 CLAIMS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, START_DELIVER_TIME)
@@ -59,7 +60,7 @@ class TimerAdmission:
         if message.topic == TIMER_TOPIC or not any(claim in properties for claim in CLAIMS):
             return
         if whole_number(properties.get(DELAY, "").removeprefix("+")):
-            message.properties = encode_properties(
+            message.properties = rejoin_properties(
                 {name: value for name, value in properties.items() if name not in CLAIMS}
             )
             return
@@ -97,3 +98,8 @@ class TimerAdmission:
             "timer message illegal, the delay time should not be bigger than the max delay "
             f"{self._rules.delay_ms_max}ms; or if set del msg, the delay time should be bigger than the current time",
         )
+
+
+def timer_admission_feature(rules: TimerRules, clock: Clock) -> Feature:
+    """Made before the writer, which applies it."""
+    return Feature("timed sends", claims=CLAIMS, rewrites=(TimerAdmission(rules, clock).rewrite,))

@@ -20,8 +20,8 @@ _PLACE: Final = Struct("<qq")
 
 NOWHERE: Final = 1 << 62
 
-Rows = NDArray[np.void]
-Place: TypeAlias = tuple[int, ...]
+TimerRows = NDArray[np.void]
+TimerKey: TypeAlias = tuple[int, ...]
 """Due time and log offset, which no two timers share; only the due time: before all timers of that time."""
 
 
@@ -33,7 +33,7 @@ class Timer(NamedTuple):
     key: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TimerKey:
         return self[:2]
 
 
@@ -54,24 +54,24 @@ class Block:
     def __len__(self) -> int:
         return len(self.data) // ENTRY.size
 
-    def rows(self) -> Rows:
-        """A copy."""
+    def rows(self) -> TimerRows:
+        """A copy of the block's entries as a numpy array."""
         return np.frombuffer(bytes(self.data), ROW)
 
     def first(self) -> Timer:
         return Timer(*ENTRY.unpack_from(self.data))
 
-    def below(self, place: Place) -> int:
+    def below(self, place: TimerKey) -> int:
         """How many stand before that place."""
         return bisect_left(
             range(0, len(self.data), ENTRY.size), place, key=partial(_PLACE.unpack_from, self.data)
         )
 
-    def since(self, place: Place) -> bytes:
+    def since(self, place: TimerKey) -> bytes:
         """The entries from that place on."""
         return bytes(self.data[self.below(place) * ENTRY.size :])
 
-    def ends_below(self, place: Place) -> bool:
+    def ends_below(self, place: TimerKey) -> bool:
         return not self.data or _PLACE.unpack_from(self.data, len(self.data) - ENTRY.size) < place
 
     def add(self, timer: Timer) -> None:

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from rocketeer.broker.features.timer.block import Timer
+from rocketeer.broker.features.timer.block import Timer, TimerRows
 from rocketeer.broker.features.timer.pending import PendingTimers
 from rocketeer.broker.features.timer.restore import key_hash, timer_of
-from rocketeer.broker.writer import Done, Put, Writer
+from rocketeer.broker.writer import OnWritten, Writer, WriteResult
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TIMER_TOPIC
@@ -38,8 +38,7 @@ class TimerDelivery:
 
     def __init__(self, pending: PendingTimers, store: MessageStore, writer: Writer, clock: Clock) -> None:
         self.pending = pending
-        self.changes = 0
-        """Timers that began or ended since the last snapshot."""
+        self._changes = 0
         self._store = store
         self._writer = writer
         self._clock = clock
@@ -49,6 +48,24 @@ class TimerDelivery:
         self.ahead_s = Histogram(AHEAD_BUCKETS_S)
         """How far ahead messages were timed."""
 
+    @property
+    def changes(self) -> int:
+        """Timers that began or ended since the last snapshot."""
+        return self._changes
+
+    def restore(self, waiting: TimerRows, changes: int) -> None:
+        """Begin with the timers that wait; so many changed since the snapshot they were read from."""
+        self.pending.load(waiting)
+        self._changes = changes
+
+    def snapshot_begins(self) -> None:
+        """From here on changes are those since the snapshot that is being written."""
+        self._changes = 0
+
+    def snapshot_failed(self) -> None:
+        """There is something to note again."""
+        self._changes += 1
+
     def stored(self, entry: DispatchEntry) -> None:
         """The dispatcher: a message that waits is a timer; one that somebody else ended no longer."""
         if entry.prepared_offset < 0 and entry.prepared_offset != self._ending:
@@ -56,22 +73,27 @@ class TimerDelivery:
         timer = timer_of(entry)
         if timer is not None:
             self.pending.add(timer)
-            self.changes += 1
+            self._changes += 1
             self.ahead_s.add(max(0, timer.due_ms - entry.store_ms) // 1000)
 
-    def store_end(self, message: PendingMessage, done: Done, *, wait: bool = False) -> None:
+    def store_recall(self, message: PendingMessage, done: OnWritten) -> None:
+        """Store the record that recalls a timer, and wait until that is durable; it waits no longer by now."""
+        self._changes += 1
+        self._store_end(message, done, wait=True)
+
+    def _store_end(self, message: PendingMessage, done: OnWritten, *, wait: bool) -> None:
         """Store a record that ends a timer; that waits no longer by now."""
         self._ending = message.prepared_offset
         self._writer.put(message, done, wait=wait, internal=True)
         self._ending = 0
 
     def _ended_elsewhere(self, log_offset: LogOffset) -> None:
-        """On a slave its master ends timers."""
+        """Remove a timer that another broker has ended: a slave's master."""
         message = self._store.message_at(log_offset)
         if message is None or message.topic != TIMER_TOPIC:
             return
         timer = Timer(due_ms(message.properties), log_offset, key_hash(message.uniq_key))
-        self.changes += self.pending.remove(timer)
+        self._changes += self.pending.remove(timer)
 
     def tick(self) -> bool:
         """Deliver what is due, for a few milliseconds; True when more is due."""
@@ -121,7 +143,7 @@ class TimerDelivery:
             self.pending.add(timer)
 
     def _deliver(self, timer: Timer, now_ms: int) -> bool:
-        """False when the store refuses it now."""
+        """Store a message whose time has come in its own topic; False when the store refuses it now."""
         message = self._store.message_at(timer.log_offset)
         if message is None:
             self._gone(timer)
@@ -134,11 +156,11 @@ class TimerDelivery:
         return self._put(due, "delivered")
 
     def _put(self, message: PendingMessage, what: str) -> bool:
-        """One that the store will never take must not hold up those behind it."""
-        outcome: list[Put] = []
-        self.store_end(message, outcome.append)
+        """Store it; False when to try again: one that the store will never take must not hold up those behind it."""
+        outcome: list[WriteResult] = []
+        self._store_end(message, outcome.append, wait=False)
         (put,) = outcome
-        self.changes += put.stored
+        self._changes += put.stored
         if put.code == ResponseCode.MESSAGE_ILLEGAL:
             log.error(
                 "timed message not %s topic=%s log_offset=%d reason=%s",

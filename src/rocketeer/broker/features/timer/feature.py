@@ -10,12 +10,11 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final
 
-from rocketeer.broker.feature import Dispatcher, Feature, Periodic, Replay, Rest
-from rocketeer.broker.features.timer.admission import CLAIMS, TimerAdmission, TimerRules
+from rocketeer.broker.feature import Dispatcher, Feature, IdlePause, Periodic, Replay
 from rocketeer.broker.features.timer.delivery import TimerDelivery
 from rocketeer.broker.features.timer.pending import PendingTimers
 from rocketeer.broker.features.timer.recall import Recall, RecallRules
-from rocketeer.broker.features.timer.restore import Restoring
+from rocketeer.broker.features.timer.restore import TimerRestore
 from rocketeer.broker.features.timer.snapshot import read_snapshot, write_snapshot
 from rocketeer.broker.topics import TopicTable
 from rocketeer.broker.writer import Writer
@@ -23,10 +22,10 @@ from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.observe import families as f
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import MetricsPage
 from rocketeer.protocol.codes import RequestCode
 from rocketeer.record.entry import DispatchEntry
-from rocketeer.record.skip import Wanted
+from rocketeer.record.skip import SkipFilter
 from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
@@ -46,27 +45,26 @@ class Timers:
     def __init__(self, path: Path, store: MessageStore, writer: Writer, clock: Clock) -> None:
         self._path = path
         self._store = store
-        self._restoring: Restoring | None = None
+        self._restoring: TimerRestore | None = None
         self._noted_offset = 0
         self.delivery = TimerDelivery(PendingTimers(), store, writer, clock)
 
     # --- start -------------------------------------------------------------------------------
 
     def since(self) -> LogOffset:
-        self._restoring = Restoring(read_snapshot(self._path), self._store.max_log_offset)
+        self._restoring = TimerRestore(read_snapshot(self._path), self._store.max_log_offset)
         self._noted_offset = self._restoring.snapshot.log_offset
         return self._noted_offset
 
-    def see(self, entry: DispatchEntry) -> None:
+    def on_message(self, entry: DispatchEntry) -> None:
         assert self._restoring is not None
-        self._restoring.see(entry)
+        self._restoring.on_message(entry)
 
     def finish(self) -> None:
         assert self._restoring is not None
         rows = self._restoring.waiting(self._store.min_log_offset)
-        self.delivery.changes = self._restoring.changes
+        self.delivery.restore(rows, self._restoring.changes)
         self._restoring = None
-        self.delivery.pending.load(rows)
         if len(rows):
             log.info("timers restored pending=%d snapshot_offset=%d", len(rows), self._noted_offset)
 
@@ -92,7 +90,7 @@ class Timers:
     async def snapshot(self) -> None:
         """The timers of this moment, on disk when this returns."""
         log_offset = self._store.whole_log_offset
-        self.delivery.changes = 0
+        self.delivery.snapshot_begins()
         pieces = []
         for piece in self.delivery.pending.copy():
             pieces.append(piece)
@@ -108,13 +106,12 @@ class Timers:
             await asyncio.to_thread(write_snapshot, self._path, log_offset, pieces)
         except OSError as error:  # a full disk: the log still has everything
             log.error("timer snapshot not written path=%s error=%s", self._path, error)
-            self.delivery.changes += 1
+            self.delivery.snapshot_failed()
             return
         self._noted_offset = log_offset
 
 
 def timer_feature(
-    rules: TimerRules,
     recall_rules: RecallRules,
     *,
     folder: Path,
@@ -130,15 +127,15 @@ def timer_feature(
     delivery = timers.delivery
     recall = Recall(recall_rules, timers=delivery, topics=topics, store=store, clock=clock)
 
-    rest = Rest(lambda: not len(delivery.pending), REST_S)
+    idle_pause = IdlePause(lambda: not len(delivery.pending), REST_S)
 
     def ensure_topic(entry: DispatchEntry) -> None:
         """Like 5.x, but not before there is a timer: brokers without any look like 4.9's."""
-        rest.wake()
+        idle_pause.wake()
         if topics.get(TIMER_TOPIC) is None:
             topics.create_in_send_back(TIMER_TOPIC, 1)
 
-    def gauges(page: Page) -> Steps[None]:
+    def gauges(page: MetricsPage) -> Steps[None]:
         labels = page.labels(storage_type="local", storage_medium="disk", topic=TIMER_TOPIC)
         now_ms = clock.now_ms()
         late, since_ms = delivery.pending.due(now_ms)
@@ -156,10 +153,11 @@ def timer_feature(
     timer_topic = frozenset({TIMER_TOPIC})
     following = Dispatcher(delivery.stored, topics=timer_topic, pointing=True)
     noting = Periodic("note timers on disk", flush_ms / 1000, timers.note_on_disk)
-    replay = Replay(timers.since, timers.see, timers.finish, Wanted(timer_topic))
+    replay = Replay(timers.since, timers.on_message, timers.finish, SkipFilter(timer_topic))
     if follows:
         return Feature(
             "timer",
+            internal_topics=(TIMER_TOPIC,),
             dispatchers=(following,),
             replays=(replay,),
             services=(noting,),
@@ -167,13 +165,12 @@ def timer_feature(
         )
     return Feature(
         "timer",
+        internal_topics=(TIMER_TOPIC,),
         gauges=(gauges,),
-        claims=CLAIMS,
         handlers={RequestCode.RECALL_MESSAGE: recall.handle},
-        rewrites=(TimerAdmission(rules, clock).rewrite,),
         dispatchers=(following, Dispatcher(ensure_topic, topics=timer_topic)),
         replays=(replay,),
-        services=(Periodic("deliver timed messages", TICK_S, timers.run, rest), noting),
+        services=(Periodic("deliver timed messages", TICK_S, timers.run, idle_pause), noting),
         needs=(delivery.oldest,),
         rolls=(delivery.roll,),
         reply_fields=(recall.handle_field,),

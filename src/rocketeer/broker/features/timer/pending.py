@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from rocketeer.broker.features.timer.block import NOWHERE, Block, Place, Rows, Timer
+from rocketeer.broker.features.timer.block import NOWHERE, Block, Timer, TimerKey, TimerRows
 from rocketeer.model.offsets import LogOffset
 
 ROWS_MAX: Final = 4_096  # of a block: putting one more into its midst moves 40 KB on average
@@ -31,13 +31,13 @@ class PendingTimers:
         self._rows_small = rows_max // 4
         """Two neighbours that have no more together become one block."""
         self._blocks: list[Block] = []
-        self._lows: list[Place] = []
+        self._lows: list[TimerKey] = []
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def load(self, rows: Rows) -> None:
+    def load(self, rows: TimerRows) -> None:
         """Forget everything and begin with these, whose log offsets go up. May be long: not for a loop."""
         assert (np.diff(rows["offset"]) > 0).all()
         order = np.argsort(rows["due"], kind="stable")
@@ -48,7 +48,7 @@ class PendingTimers:
 
     # --- blocks ------------------------------------------------------------------------------
 
-    def _at(self, place: Place) -> int:
+    def _at(self, place: TimerKey) -> int:
         """The number of the block in whose stretch that place is."""
         return max(bisect_right(self._lows, place) - 1, 0)
 
@@ -62,7 +62,7 @@ class PendingTimers:
             self._lows[0] = ()
 
     def _tidy(self, at: int) -> None:
-        """This block has fewer entries than it had."""
+        """Drop the block if it is empty, or merge it with a neighbour if both are small."""
         if not self._blocks[at].data:
             self._drop(at)
         for left in (at, at - 1):
@@ -75,7 +75,8 @@ class PendingTimers:
     # --- in and out --------------------------------------------------------------------------
 
     def add(self, timer: Timer) -> None:
-        """A new one, or one that was taken and could not be used: it comes before those after it again."""
+        """Add a timer: a new one, or one that was taken and could not be delivered (it goes before later ones
+        again)."""
         self._count += 1
         if not self._blocks:
             block = Block()
@@ -130,7 +131,7 @@ class PendingTimers:
 
         Meanwhile timers may come and go: those given may not wait any more.
         """
-        low: Place = (due_ms,)
+        low: TimerKey = (due_ms,)
         while self._blocks:
             at = self._at(low)
             following = self._lows[at + 1 : at + 2]
@@ -143,7 +144,7 @@ class PendingTimers:
 
     def due(self, now_ms: int) -> tuple[int, int]:
         """How many are due, and since when the first one is; (0, 0) when none is."""
-        later: Place = (now_ms + 1,)
+        later: TimerKey = (now_ms + 1,)
         if not self._blocks or self._blocks[0].first().place > later:
             return 0, 0
         at = self._at(later)
@@ -172,7 +173,7 @@ class PendingTimers:
 
         Meanwhile timers may come and go: they may be in the copy or not.
         """
-        following: list[Place] = [()]
+        following: list[TimerKey] = [()]
         while following and self._blocks:
             (low,) = following
             at = self._at(low)

@@ -9,7 +9,7 @@ from rocketeer.broker.features.timer.block import Timer
 from rocketeer.broker.features.timer.delivery import TimerDelivery
 from rocketeer.broker.features.timer.restore import key_hash
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, code_without_slaves
+from rocketeer.broker.writer import WriteResult, code_without_slaves
 from rocketeer.clock import Clock
 from rocketeer.errors import BadRecallHandle, RequestRefused
 from rocketeer.model.topic import RETRY_PREFIX, TIMER_TOPIC
@@ -63,7 +63,7 @@ class Recall:
         return {"recallHandle": handle.encode()}
 
     def handle(self, command: Command, connection: Connection) -> InOrder[Command | None]:
-        """In steps: strangers may have timed millions of messages for one millisecond."""
+        """Handle a recall request, in steps: strangers may have timed millions of messages for one millisecond."""
         return InOrder(self._recalling(command, connection))
 
     def _recalling(self, command: Command, connection: Connection) -> Steps[Command | None]:
@@ -75,7 +75,7 @@ class Recall:
             return reply(command, refusal.code, refusal.remark, region)
         topic, message_id = header.topic, message.uniq_key or ""
 
-        def done(put: Put) -> None:
+        def done(put: WriteResult) -> None:
             if not put.stored:  # at once: nothing was delivered meanwhile
                 self._timers.pending.add(timer)
             if code_without_slaves(put.code) == ResponseCode.SUCCESS:
@@ -85,12 +85,11 @@ class Recall:
             if not command.is_oneway:
                 connection.send(answer)
 
-        self._timers.changes += 1
-        self._timers.store_end(recalled(message, topic, message_id), done, wait=True)
+        self._timers.store_recall(recalled(message, topic, message_id), done)
         return None
 
     def _taking(self, header: RecallMessageHeader) -> Steps[tuple[Timer, StoredMessage]]:
-        """The timer, which waits no longer."""
+        """Find the recalled timer and remove it from those that wait; RequestRefused when it cannot be recalled."""
         if not self._rules.enabled:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         if self._topics.get(header.topic) is None:

@@ -6,8 +6,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketeer.broker.features.timer.block import NOWHERE, ROW, Rows, Timer
+from rocketeer.broker.features.timer.block import NOWHERE, ROW, Timer, TimerRows
 from rocketeer.broker.features.timer.snapshot import NOTHING, Snapshot
+from rocketeer.model.offsets import LogOffset
 from rocketeer.model.topic import TIMER_TOPIC
 from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.timers import ended_by
@@ -25,10 +26,10 @@ def timer_of(entry: DispatchEntry) -> Timer | None:
     return None
 
 
-class Restoring:
+class TimerRestore:
     """Sees every message behind the snapshot once, in the log's order."""
 
-    def __init__(self, snapshot: Snapshot, log_max: int) -> None:
+    def __init__(self, snapshot: Snapshot, log_max: LogOffset) -> None:
         # A snapshot beyond the log belongs to bytes that are gone: it cannot be trusted.
         self.snapshot = snapshot if snapshot.log_offset <= log_max else NOTHING
         self._due = array("q")
@@ -36,7 +37,7 @@ class Restoring:
         self._keys = array("I")
         self._ended = array("q")
 
-    def see(self, entry: DispatchEntry) -> None:
+    def on_message(self, entry: DispatchEntry) -> None:
         if entry.prepared_offset < 0:
             ended = ended_by(entry.prepared_offset)
             assert ended is not None
@@ -52,7 +53,7 @@ class Restoring:
         """Timers that began or ended behind the snapshot."""
         return len(self._due) + len(self._ended)
 
-    def waiting(self, log_min: int) -> Rows:
+    def waiting(self, log_min: LogOffset) -> TimerRows:
         """The timers that wait, each once, in the log's order; those below the log's beginning are no more."""
         # Sorting and searching leave other threads the interpreter, where `unique` and `isin` keep it for long.
         ended = np.sort(np.array(self._ended, np.int64))
@@ -69,6 +70,6 @@ class Restoring:
 
 
 def _are_among(some: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of each offset; `some` go up."""
+    """Whether each of `offsets` occurs in `some`, which is sorted."""
     found: NDArray[np.bool_] = np.append(some, NOWHERE)[np.searchsorted(some, offsets)] == offsets
     return found

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from isal import isal_zlib
 
-from rocketeer.broker.features.timer.block import ENTRY, ROW, Rows
+from rocketeer.broker.features.timer.block import ENTRY, ROW, TimerRows
 from rocketeer.model.offsets import LogOffset
 from rocketeer.store.kernel import make_folder, sync_folder
 from rocketeer.whole_file import write_synced
@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
     """The timers that waited when the log ended at `log_offset`."""
 
     log_offset: LogOffset
-    rows: Rows
+    rows: TimerRows
 
 
 NOTHING: Final = Snapshot(LogOffset(0), np.empty(0, ROW))

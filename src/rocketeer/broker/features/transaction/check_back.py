@@ -2,10 +2,10 @@
 
 The rules are RocketMQ 4.9.8's: in the order of the half queue, every interval; not before `transactionTimeOut` (or
 the message's own immunity time); each time the half is appended anew with its count, and after `transactionCheckMax`
-times it is set aside. Any member of the producer's group may answer. Better than there: with no member to ask, the
+times it is given up. Any member of the producer's group may answer. Better than there: with no member to ask, the
 half waits and is not counted, and neither is it while it is immune. It waits as long as the log is kept
-(`fileReservedTime`, by which RocketMQ sets halves aside as well), unless open transactions fill more than half of
-what they may: then those that nobody can be asked after are set aside, the oldest first, and nobody is immune.
+(`fileReservedTime`, by which RocketMQ gives halves up as well), unless open transactions fill more than half of
+what they may: then those that nobody can be asked after are given up, the oldest first, and nobody is immune.
 """
 
 import logging
@@ -74,8 +74,8 @@ class CheckRules:
         )
 
 
-class _Look(Enum):
-    """What came of looking at one half."""
+class _CheckResult(Enum):
+    """Result of checking one half message."""
 
     DONE = auto()
     WAITS = auto()
@@ -83,7 +83,7 @@ class _Look(Enum):
 
 
 class Checks:
-    """One round at a time, in slices: halves may be large."""
+    """Checks pending half messages with their producers: one round at a time, in slices."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Checks:
     ) -> None:
         self._ledger = ledger
         self._persist = persist
-        self.rules = rules
+        self._rules = rules
         self._clients = clients
         self._topics = topics
         self._clock = clock
@@ -106,6 +106,10 @@ class Checks:
         self._log_end = 0
         """When the last round began."""
         self._to_move_bytes = 0
+
+    def set_rules(self, rules: CheckRules) -> None:
+        """What holds from now on."""
+        self._rules = rules
 
     async def run(self) -> None:
         """Look at every pending half that is old enough, and have the progress saved."""
@@ -130,19 +134,20 @@ class Checks:
         some_wait = False
         for log_offset in list(table.pending):
             if log_offset in table.pending:  # nobody ended it since the round began
-                look = yield from self._look(LogOffset(log_offset), began_ms, some_wait)
-                if look is _Look.STOP:
+                result = yield from self._check(LogOffset(log_offset), began_ms, some_wait)
+                if result is _CheckResult.STOP:
                     break
-                some_wait = some_wait or look is _Look.WAITS
+                some_wait = some_wait or result is _CheckResult.WAITS
             yield
         while table.advance_ops():
             yield
         table.commit_progress()
         yield from self._tell_waiting()
-        self._ledger.tell_aside()
+        self._ledger.log_moved_count()
 
     def _tell_waiting(self) -> Steps[None]:
-        """Whoever sends halves may name a group of its own for each."""
+        """Log the groups that have no producer to ask, up to TOLD_GROUPS_MAX: each half message may name another
+        group."""
         waiting = list(self._waiting.items())
         for group, count in waiting[:TOLD_GROUPS_MAX]:
             log.warning(
@@ -152,81 +157,84 @@ class Checks:
         if len(waiting) > TOLD_GROUPS_MAX:
             log.warning("half messages wait of more groups than are told count=%d", len(waiting))
 
-    def _look(self, log_offset: LogOffset, began_ms: int, some_wait: bool) -> Steps[_Look]:
-        """Reading, storing and sending are steps of their own: a half may have megabytes."""
+    def _check(self, log_offset: LogOffset, began_ms: int, some_wait: bool) -> Steps[_CheckResult]:
+        """Check one half message; reading, storing and sending are steps of their own: a half may have megabytes."""
         half = self._ledger.store.message_at(log_offset)
         if half is not None and len(half.body) > LARGE_BYTES:
             yield
             if log_offset not in self._ledger.table.pending:  # somebody ended it meanwhile
-                return _Look.DONE
+                return _CheckResult.DONE
         if half is None:
             log.warning("half message gone log_offset=%d", log_offset)
             self._ledger.table.forget(log_offset)
-            return _Look.DONE
+            return _CheckResult.DONE
         properties = half.properties_dict()
         times = messages.check_times(properties)
-        if TRANSACTION_CHECK_TIMES in properties and times >= self.rules.times_max:
-            return self._set_aside(half, "asked after too often", some_wait)
+        if TRANSACTION_CHECK_TIMES in properties and times >= self._rules.times_max:
+            return self._move_to_max_checks(half, "asked after too often", some_wait)
         now_ms = self._clock.now_ms()
         if (
             began_ms <= half.store_ms <= now_ms
         ):  # later than now: the clock was ahead then, which says nothing
-            return _Look.STOP
+            return _CheckResult.STOP
         age_ms = now_ms - half.born_ms
-        immunity_ms = messages.immunity_ms(properties, self.rules.timeout_ms)
+        immunity_ms = messages.immunity_ms(properties, self._rules.timeout_ms)
         if immunity_ms is None:
-            if 0 <= age_ms < self.rules.timeout_ms:
-                return _Look.STOP
+            if 0 <= age_ms < self._rules.timeout_ms:
+                return _CheckResult.STOP
         elif age_ms < immunity_ms and not self._is_crowded():
             if TRAN_PREPARED_QUEUE_OFFSET in properties:
                 return self._wait(half, some_wait)
-            return self._move(half, messages.immune_again(half), some_wait)
+            return self._move(half, messages.immune_copy(half), some_wait)
         group = properties.get(PGROUP, "")
         member = self._member(group)
         if member is None:
             self._waiting[group[:GROUP_BYTES_MAX]] += 1
             return self._wait(half, some_wait)
-        again = messages.asked_again(half)
+        again = messages.checked_copy(half)
         if not messages.fits(again):
-            return self._set_aside(half, NO_ROOM, some_wait)
+            return self._move_to_max_checks(half, NO_ROOM, some_wait)
         copy = self._ledger.append_again(half, again, passed_by=some_wait)
         if copy is None:
-            return _Look.STOP
+            return _CheckResult.STOP
         if len(half.body) > LARGE_BYTES:
             yield
         member.send(_question(half, copy))
-        return _Look.DONE
+        return _CheckResult.DONE
 
-    def _wait(self, half: StoredMessage, some_wait: bool) -> _Look:
+    def _wait(self, half: StoredMessage, some_wait: bool) -> _CheckResult:
         waited_ms = self._ledger.store.expiry_ms() - messages.waits_since_ms(half, half.properties_dict())
-        if 0 < self.rules.reserved_ms < waited_ms:
-            return self._set_aside(half, "nobody could be asked as long as the log is kept", some_wait)
+        if 0 < self._rules.reserved_ms < waited_ms:
+            return self._move_to_max_checks(
+                half, "nobody could be asked as long as the log is kept", some_wait
+            )
         if self._is_crowded():
-            return self._set_aside(half, "nobody can be asked, and too many wait", some_wait)
+            return self._move_to_max_checks(half, "nobody can be asked, and too many wait", some_wait)
         table = self._ledger.table
         if (
             some_wait  # progress stops at another one
             or table.ended_behind < max(BEHIND_MAX, len(table.pending))
             or half.size > self._to_move_bytes
         ):
-            return _Look.WAITS
+            return _CheckResult.WAITS
         self._to_move_bytes -= half.size
-        return self._move(half, messages.moved(half), some_wait)
+        return self._move(half, messages.rolled_copy(half), some_wait)
 
     def _is_crowded(self) -> bool:
-        table, rules = self._ledger.table, self.rules
+        table, rules = self._ledger.table, self._rules
         return (
             2 * len(table.pending) > rules.half_messages_max or 2 * table.pending_bytes > rules.half_bytes_max
         )
 
-    def _set_aside(self, half: StoredMessage, why: str, some_wait: bool) -> _Look:
-        return _Look.DONE if self._ledger.set_aside(half, why, passed_by=some_wait) else _Look.STOP
+    def _move_to_max_checks(self, half: StoredMessage, why: str, some_wait: bool) -> _CheckResult:
+        is_moved = self._ledger.move_to_max_checks(half, why, passed_by=some_wait)
+        return _CheckResult.DONE if is_moved else _CheckResult.STOP
 
-    def _move(self, half: StoredMessage, copy: PendingMessage, some_wait: bool) -> _Look:
+    def _move(self, half: StoredMessage, copy: PendingMessage, some_wait: bool) -> _CheckResult:
         if not messages.fits(copy):
-            return self._set_aside(half, NO_ROOM, some_wait)
+            return self._move_to_max_checks(half, NO_ROOM, some_wait)
         entry = self._ledger.append_again(half, copy, passed_by=some_wait)
-        return _Look.STOP if entry is None else _Look.DONE
+        return _CheckResult.STOP if entry is None else _CheckResult.DONE
 
     def _member(self, group: str) -> Connection | None:
         """A living member of the group, each in turn."""

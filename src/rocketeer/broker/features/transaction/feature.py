@@ -1,6 +1,6 @@
 """Transactional messages: a half is stored out of sight, its producer's verdict (37) delivers or drops it.
 
-The way of a message: send -> `rewrite` (half topic) -> END_TRANSACTION, or CHECK_TRANSACTION_STATE and then
+The way of a message: send -> `admission` (half topic) -> END_TRANSACTION, or CHECK_TRANSACTION_STATE and then
 END_TRANSACTION (`check_back`) -> its own topic and an op message (`ledger`).
 A transaction ends once, whatever copies of the half there are and whoever says so how often: RocketMQ delivers a
 message again for every commit it gets.
@@ -17,17 +17,16 @@ from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.check_back import CheckRules, Checks
 from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.features.transaction.ledger import Ledger
-from rocketeer.broker.offsets import ConsumerOffsets
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Put, Writer, code_without_slaves
+from rocketeer.broker.writer import Writer, WriteResult, code_without_slaves
 from rocketeer.clock import Clock
 from rocketeer.config import BrokerConfig, StoreConfig
 from rocketeer.errors import BadMessageId, RequestRefused
 from rocketeer.model.offsets import LogOffset
-from rocketeer.model.property_names import DEDUP_ID, PGROUP, PRODUCER_SEQ, TRAN_MSG
-from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from rocketeer.model.property_names import PGROUP
+from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketeer.observe.counters import Counters
-from rocketeer.observe.exposition import Page
+from rocketeer.observe.exposition import MetricsPage
 from rocketeer.observe.families import HALF_MESSAGES
 from rocketeer.protocol.codes import RequestCode, ResponseCode
 from rocketeer.protocol.command import Command, reply
@@ -35,88 +34,21 @@ from rocketeer.protocol.headers.base import decode_header
 from rocketeer.protocol.headers.transaction import EndTransactionHeader, ResumeCheckHalfMessageHeader
 from rocketeer.record.flags import TX_COMMIT, TX_ROLLBACK
 from rocketeer.record.ids import parse_offset_msg_id
-from rocketeer.record.layout import HEAD, PendingMessage, StoredMessage
-from rocketeer.record.properties import PROPERTIES_BYTES_MAX, find_property
-from rocketeer.record.skip import Wanted
+from rocketeer.record.layout import StoredMessage
+from rocketeer.record.skip import SkipFilter
 from rocketeer.remoting.connection import Connection
-from rocketeer.remoting.limits import busy_limit
 from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
 NOTE_S: Final = 1.0
-CATCH_UP_HALVES: Final = 256
-CATCH_UP_BYTES: Final = 16 << 20
-"""Half messages that nobody knows yet, at most about."""
 HALVES_READ: Final = 200
 """Half messages looked at for one page of metrics."""
 UNKNOWN: Final = 0
 NOT_FOUND: Final = "Find prepared transaction message failed"
-ENDED: Final = "The transaction has ended before, or was set aside"
+ENDED: Final = "The transaction has ended before, or was given up"
 RESUME_FAILED: Final = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
-
-
-class HalfSends:
-    """What becomes of a transactional message that is sent."""
-
-    def __init__(self, table: HalfTable, rules: CheckRules, *, broker_ip: str, rejected: bool) -> None:
-        self._table = table
-        self.rules = rules
-        self._broker_ip = broker_ip
-        self.rejected = rejected
-        self._sent = self._sent_bytes = 0
-        """Since the table learned of those that are stored."""
-
-    def rewrite(self, message: PendingMessage) -> None:
-        if not messages.is_half(message):
-            return
-        if self.rejected:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._broker_ip}] sending transaction message is forbidden",
-            )
-        if find_property(message.properties, PGROUP.encode()) is None:
-            # Nobody could end it, and nobody could be asked.
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a transaction message needs its producer group, property {PGROUP}",
-            )
-        if find_property(message.properties, DEDUP_ID.encode()) is not None:
-            # After a rollback the id would be taken: sent again, the message would be answered and never delivered.
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a transaction message cannot have a {DEDUP_ID}: give it a number, {PRODUCER_SEQ}",
-            )
-        messages.make_half(message)
-        if len(message.properties) + messages.COPY_BYTES > PROPERTIES_BYTES_MAX:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the properties of a transaction message have {len(message.properties)} bytes: "
-                f"{messages.COPY_BYTES} of {PROPERTIES_BYTES_MAX} are for notes of the broker",
-            )
-        self._make_room(HEAD.size + len(message.body) + len(message.properties))
-
-    def _make_room(self, size: int) -> None:
-        """RequestRefused when too many transactions are open."""
-        # Whoever sends very many pays for them, and not who asks next.
-        if self._sent >= CATCH_UP_HALVES or self._sent_bytes >= CATCH_UP_BYTES or not self._has_room(size):
-            self._table.catch_up()
-            self._sent = self._sent_bytes = 0
-            if not self._has_room(size):
-                rules, table = self.rules, self._table
-                if len(table.pending) >= rules.half_messages_max:
-                    raise busy_limit("open transactions", "limitHalfMessages", rules.half_messages_max)
-                raise busy_limit("bytes of open transactions", "limitHalfBytes", rules.half_bytes_max)
-        self._sent += 1
-        self._sent_bytes += size
-
-    def _has_room(self, size: int) -> bool:
-        table, rules = self._table, self.rules
-        return (
-            len(table.pending) + self._sent < rules.half_messages_max
-            and table.pending_bytes + self._sent_bytes + size <= rules.half_bytes_max
-        )
 
 
 class HalfMessages:
@@ -127,7 +59,7 @@ class HalfMessages:
         self._store = store
         self._topics: dict[int, str] = {}
 
-    def add_to(self, page: Page) -> Steps[None]:
+    def add_to(self, page: MetricsPage) -> Steps[None]:
         self._table.catch_up()
         pending, known = self._table.pending, self._topics
         for log_offset in list(known):
@@ -153,7 +85,7 @@ class HalfMessages:
             yield
 
 
-class Verdicts:
+class TransactionEnds:
     """END_TRANSACTION (37), and 323 for operators."""
 
     def __init__(self, ledger: Ledger, counters: Counters, clock: Clock) -> None:
@@ -187,7 +119,7 @@ class Verdicts:
         if pending is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, ENDED)
 
-        def done(put: Put) -> None:
+        def done(put: WriteResult) -> None:
             put = put._replace(code=code_without_slaves(put.code))
             if put.code != ResponseCode.SUCCESS:
                 log.error("end of transaction not safe on disk header=%s code=%d reason=%s",
@@ -218,7 +150,7 @@ class Verdicts:
         return half
 
     def resume(self, command: Command, connection: Connection) -> None:
-        """323: ask after a half from the beginning, also after one that was set aside."""
+        """323: ask after a half from the beginning, also after one that was given up."""
         header = decode_header(ResumeCheckHalfMessageHeader, command.ext)
         try:
             _, log_offset = parse_offset_msg_id(header.msg_id or "")
@@ -231,7 +163,7 @@ class Verdicts:
                 f"{RESUME_FAILED} {header.msg_id} is no half message of this broker",
             )
 
-        def done(put: Put) -> None:
+        def done(put: WriteResult) -> None:
             code = code_without_slaves(put.code)
             if not put.stored or code != ResponseCode.SUCCESS:
                 log.error("resumed half message not safe on disk id=%s code=%d reason=%s",
@@ -244,46 +176,37 @@ class Verdicts:
 
 
 def transaction_feature(
+    table: HalfTable,
     *,
     store: MessageStore,
     clients: ClientTable[Connection],
     topics: TopicTable,
-    offsets: ConsumerOffsets,
     writer: Writer,
     clock: Clock,
     rules: CheckRules,
     store_host: bytes,
-    broker_ip: str,
-    rejected: bool,
     persist: Callable[[], Awaitable[None]],
     counters: Counters,
 ) -> Feature:
-    table = HalfTable(store, offsets)
     ledger = Ledger(table, store=store, topics=topics, writer=writer, clock=clock, store_host=store_host)
     checks = Checks(ledger, rules, clients=clients, topics=topics, clock=clock, persist=persist)
-    verdicts = Verdicts(ledger, counters, clock)
-    sends = HalfSends(table, rules, broker_ip=broker_ip, rejected=rejected)
+    verdicts = TransactionEnds(ledger, counters, clock)
 
     def follow(broker: BrokerConfig, store: StoreConfig) -> None:
-        sends.rejected = broker.reject_transactions
-        checks.rules = sends.rules = CheckRules.of(broker, store)
+        checks.set_rules(CheckRules.of(broker, store))
 
     half_messages = HalfMessages(table, store)
     return Feature(
         "transactions",
-        claims=(TRAN_MSG,),
+        internal_topics=(TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC),
         handlers={
             RequestCode.END_TRANSACTION: verdicts.end,
             RequestCode.RESUME_CHECK_HALF_MESSAGE: verdicts.resume,
         },
-        rewrites=(sends.rewrite,),
-        changes=(
-            ConfigChange(
-                ("rejectTransactionMessage", "transactionTimeOut", "transactionCheckMax", "fileReservedTime"),
-                follow,
-            ),
+        changes=(ConfigChange(("transactionTimeOut", "transactionCheckMax", "fileReservedTime"), follow),),
+        replays=(
+            Replay(table.load, table.on_message, wanted=SkipFilter(frozenset({TRANS_CHECK_MAX_TIME_TOPIC}))),
         ),
-        replays=(Replay(table.load, table.see, wanted=Wanted(frozenset({TRANS_CHECK_MAX_TIME_TOPIC}))),),
         services=(
             Periodic("ask after transactions", rules.interval_ms / 1000, checks.run),
             Periodic(

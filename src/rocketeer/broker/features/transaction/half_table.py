@@ -3,7 +3,7 @@
 What RocketMQ knows is enough: a half at or behind the half queue's progress is pending unless an op message names it.
 A commit, however, is two appends: the message for the consumers, then the op message. A process that dies in between
 leaves the first alone; it carries the half's place (prepared offset), so the walk over the log at start finds it, and
-the op message is written late. In the same way it finds copies of halves and halves set aside.
+the op message is written late. In the same way it finds copies of halves and halves given up.
 """
 
 import json
@@ -52,7 +52,8 @@ class HalfTable:
         """Identity to log offset, of halves that were appended anew."""
         self._ahead: dict[LogOffset, QueueOffset | None] = {}
         """Copies that the half queue does not show yet (in a group: not confirmed), by log offset; None: settled."""
-        self._read_to = QueueOffset(0)
+        self.read_to = QueueOffset(0)
+        """The end of the half queue as far as it is known here."""
         self._saved = (LogOffset(0), QueueOffset(0), QueueOffset(0))
         """Log offset, half and op queue offset of the file."""
         self._written: tuple[LogOffset, QueueOffset, QueueOffset] | None = None
@@ -61,10 +62,10 @@ class HalfTable:
 
     def catch_up(self) -> None:
         """Learn of the halves stored since the last call."""
-        for offset, log_offset, size in self._halves(self._read_to):
+        for offset, log_offset, size in self._halves(self.read_to):
             if self._ahead.pop(log_offset, offset) is not None:
                 self._wait_for(log_offset, offset, size)
-            self._read_to = QueueOffset(offset + 1)
+            self.read_to = QueueOffset(offset + 1)
 
     def _wait_for(self, log_offset: LogOffset, offset: QueueOffset, size: int) -> None:
         self.pending[log_offset] = offset
@@ -82,7 +83,7 @@ class HalfTable:
         return self._copies.get(identity(half)) if self._copies else None
 
     def settle(self, log_offset: LogOffset, half: StoredMessage) -> QueueOffset:
-        """It is pending no longer; its queue offset."""
+        """Remove a half message that is pending no longer; returns its queue offset."""
         if self._copies:
             self._copies.pop(identity(half), None)
         ahead = self._ahead.get(log_offset)
@@ -92,36 +93,31 @@ class HalfTable:
         return ahead
 
     def replace(self, half: StoredMessage, copy: DispatchEntry) -> QueueOffset:
-        """It goes on as its copy; the old queue offset."""
+        """Let a pending half message go on as its appended copy; returns the queue offset of the original."""
         self.catch_up()
         self.note_copy(half, copy)
         return self._pop(half.log_offset)
 
     def note_copy(self, half: StoredMessage, copy: DispatchEntry) -> None:
-        """From now on whoever asks for the half means this copy."""
+        """Remember the newest copy of a half message, for whoever ends or asks for it later."""
         self._copies[identity(half)] = copy.log_offset
-        if copy.queue_offset >= self._read_to:
+        if copy.queue_offset >= self.read_to:
             self._ahead[copy.log_offset] = copy.queue_offset
 
     def forget(self, log_offset: LogOffset) -> None:
-        """The log does not have it any more."""
+        """Remove a half message whose record the log no longer has."""
         if log_offset in self.pending:
             self._pop(log_offset)
 
     @property
-    def read_to(self) -> QueueOffset:
-        """The end of the half queue as far as it is known here."""
-        return self._read_to
-
-    @property
     def half_offset(self) -> QueueOffset:
         """The half queue's progress: all before it are settled."""
-        return next(iter(self.pending.values()), self._read_to)
+        return next(iter(self.pending.values()), self.read_to)
 
     @property
     def ended_behind(self) -> int:
-        """How many of the halves behind progress have ended: a start reads them in vain."""
-        return self._read_to - self.half_offset - len(self.pending)
+        """Number of halves from `half_offset` on that have ended; the next start reads these for nothing."""
+        return self.read_to - self.half_offset - len(self.pending)
 
     def advance_ops(self) -> bool:
         """Move the op queue's progress over halves before the half queue's; True: there may be more."""
@@ -142,7 +138,7 @@ class HalfTable:
     # --- at start ----------------------------------------------------------------------------
 
     def load(self) -> LogOffset:
-        """Read both queues; from the log offset returned on, the log may know more (see `see`)."""
+        """Read both queues; from the log offset returned on, the log may know more (see `on_message`)."""
         end = self._store.max_log_offset
         saved_log, saved_half, saved_op = self._saved
         start = self._start(TRANS_HALF_TOPIC, saved_half)
@@ -159,12 +155,12 @@ class HalfTable:
         return saved_log or next(iter(self.pending))
 
     def _read_pending(self, start: QueueOffset) -> None:
-        self._read_to = start
+        self.read_to = start
         self.pending, self._copies, self._ahead, self.pending_ops = {}, {}, {}, []
         self._sizes, self.pending_bytes = {}, 0
         ended = {target for _, targets in self._ops(self.op_offset) for target in targets if target >= start}
         for offset, log_offset, size in self._halves(start):
-            self._read_to = QueueOffset(offset + 1)
+            self.read_to = QueueOffset(offset + 1)
             if offset in ended and not self.pending:
                 continue
             half = self._store.message_at(log_offset)
@@ -178,7 +174,7 @@ class HalfTable:
                 self._copies[name] = log_offset
                 self._wait_for(log_offset, offset, size)
 
-    def see(self, entry: DispatchEntry) -> None:
+    def on_message(self, entry: DispatchEntry) -> None:
         """A message of the log behind what the file stands for."""
         if not self.pending:
             return
@@ -217,7 +213,7 @@ class HalfTable:
 
     def take_dirty(self) -> bool:
         if self._written is None:
-            return bool(self._read_to)
+            return bool(self.read_to)
         log_offset, half, op = self._written
         if (half, op) != (self.half_offset, self.op_offset):
             return not self.pending_ops

@@ -1,4 +1,4 @@
-"""Every write that moves a half message: commit, rollback, asked again, set aside; the table follows each at once.
+"""Every write that moves a half message: commit, rollback, asked again, given up; the table follows each at once.
 
 What ends a half before an earlier one is settled is also said by an op message: progress cannot pass it yet.
 """
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from rocketeer.broker.features.transaction import messages
 from rocketeer.broker.features.transaction.half_table import HalfTable
 from rocketeer.broker.topics import TopicTable
-from rocketeer.broker.writer import Done, Put, Writer
+from rocketeer.broker.writer import OnWritten, Writer, WriteResult
 from rocketeer.clock import Clock
 from rocketeer.model.offsets import LogOffset, QueueOffset
 from rocketeer.model.topic import TRANS_CHECK_MAX_TIME_TOPIC
@@ -23,11 +23,11 @@ ROLL_SLICE: Final = 64
 ROLL_S: Final = 0.003
 """Both bound one slice: halves may be large."""
 NO_ROOM: Final = "its properties have no room for notes"
-TOLD_ASIDE_MAX: Final = 100
-"""Halves that were set aside, until somebody says how many more."""
+LOGGED_MOVES_MAX: Final = 100
+"""So many halves given up in one round are logged one by one; of more only how many."""
 
 
-class Messages(Protocol):
+class LedgerStore(Protocol):
     """What the ledger asks of the store."""
 
     def message_at(self, log_offset: LogOffset) -> StoredMessage | None: ...
@@ -43,13 +43,13 @@ class Messages(Protocol):
 
 
 class Ledger:
-    """Belongs to the loop thread: each method appends and notes it in one go."""
+    """Stores what moves half messages, and notes it in the table in one go. Belongs to the loop thread."""
 
     def __init__(
         self,
         table: HalfTable,
         *,
-        store: Messages,
+        store: LedgerStore,
         topics: TopicTable,
         writer: Writer,
         clock: Clock,
@@ -61,11 +61,11 @@ class Ledger:
         self._writer = writer
         self._clock = clock
         self._store_host = store_host
-        self._aside = 0
+        self._moved = 0
 
     # --- verdicts ----------------------------------------------------------------------------
 
-    def commit(self, half: StoredMessage, log_offset: LogOffset, done: Done) -> None:
+    def commit(self, half: StoredMessage, log_offset: LogOffset, done: OnWritten) -> None:
         """Give the message to its consumers; `half` is the copy the verdict names, `log_offset` the pending one.
 
         Raises ValueError for a half that does not say where it belongs.
@@ -76,7 +76,7 @@ class Ledger:
         else:
             done(put)
 
-    def rollback(self, half: StoredMessage, log_offset: LogOffset, done: Done) -> None:
+    def rollback(self, half: StoredMessage, log_offset: LogOffset, done: OnWritten) -> None:
         self.write_op(self.table.settle(log_offset, half), done)
 
     # --- waiting on --------------------------------------------------------------------------
@@ -95,28 +95,29 @@ class Ledger:
         self._passed(self.table.replace(half, entry), passed_by)
         return entry
 
-    def set_aside(self, half: StoredMessage, why: str, *, passed_by: bool) -> bool:
-        """Nobody knows how it ended: it is kept where operators find it. False when the store takes nothing now."""
+    def move_to_max_checks(self, half: StoredMessage, why: str, *, passed_by: bool) -> bool:
+        """Move a half message whose end nobody knows to TRANS_CHECK_MAX_TIME_TOPIC, where operators find it. False
+        when the store refuses the append."""
         self._topics.create_in_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1)
-        put = self._writer.put_now(messages.set_aside(half))
+        put = self._writer.put_now(messages.max_checks_copy(half))
         if not put.stored:
-            log.warning("half message not set aside log_offset=%d reason=%s", half.log_offset, put.remark)
+            log.warning("half message not given up log_offset=%d reason=%s", half.log_offset, put.remark)
             return False
-        self._aside += 1
-        if self._aside <= TOLD_ASIDE_MAX:
+        self._moved += 1
+        if self._moved <= LOGGED_MOVES_MAX:
             log.error(
-                "half message set aside: %s id=%.64s log_offset=%d topic=%s offset=%d",
+                "half message given up: %s id=%.64s log_offset=%d topic=%s offset=%d",
                 why, half.uniq_key, half.log_offset, TRANS_CHECK_MAX_TIME_TOPIC, put.appended[0].queue_offset,
             )  # fmt: skip
         self._passed(self.table.settle(half.log_offset, half), passed_by)
         return True
 
-    def tell_aside(self) -> None:
-        """How many were set aside since this was last called, if they were more than were told."""
-        aside, self._aside = self._aside, 0
-        if aside > TOLD_ASIDE_MAX:
+    def log_moved_count(self) -> None:
+        """Log how many were given up since this was last called, if they were more than were logged one by one."""
+        moved, self._moved = self._moved, 0
+        if moved > LOGGED_MOVES_MAX:
             log.error(
-                "half messages set aside, not all told count=%d topic=%s", aside, TRANS_CHECK_MAX_TIME_TOPIC
+                "half messages given up, not all told count=%d topic=%s", moved, TRANS_CHECK_MAX_TIME_TOPIC
             )
 
     def roll(self, below: LogOffset) -> bool:
@@ -133,14 +134,14 @@ class Ledger:
         return next(iter(pending), below) >= below
 
     def _move_on(self, half: StoredMessage) -> bool:
-        copy = messages.moved(half, counted=True)
+        copy = messages.rolled_copy(half, counted=True)
         if not messages.fits(copy):
-            return self.set_aside(half, NO_ROOM, passed_by=False)
+            return self.move_to_max_checks(half, NO_ROOM, passed_by=False)
         return self.append_again(half, copy, passed_by=False) is not None
 
-    def resume(self, message: StoredMessage, done: Done) -> None:
-        """Ask after it from the beginning, pending or set aside."""
-        put = self._writer.put_now(messages.resumed(message))
+    def resume(self, message: StoredMessage, done: OnWritten) -> None:
+        """Ask after it from the beginning, pending or given up."""
+        put = self._writer.put_now(messages.resumed_copy(message))
         if not put.stored:
             done(put)
             return
@@ -154,20 +155,20 @@ class Ledger:
             self._settled(settled, put, done)
         else:
             end = put.appended[0].end
-            self._writer.when_durable(end, lambda code: done(Put(code, None, put.appended)))
+            self._writer.when_durable(end, lambda code: done(WriteResult(code, None, put.appended)))
 
     # --- op messages -------------------------------------------------------------------------
 
-    def write_op(self, half_offset: QueueOffset, done: Done | None = None) -> None:
+    def write_op(self, half_offset: QueueOffset, done: OnWritten | None = None) -> None:
         """Say that the half there is settled; kept pending when the store takes nothing now."""
 
-        def written(put: Put) -> None:
+        def written(put: WriteResult) -> None:
             if not put.stored:
                 self.table.pending_ops.append(half_offset)
             if done is not None:
                 done(put)
 
-        op = messages.settled(half_offset, now_ms=self._clock.now_ms(), store_host=self._store_host)
+        op = messages.op_message(half_offset, now_ms=self._clock.now_ms(), store_host=self._store_host)
         self._writer.put(op, written, wait=done is not None, internal=True)
 
     def flush_ops(self) -> None:
@@ -176,15 +177,15 @@ class Ledger:
         for half_offset in pending_ops:
             self.write_op(half_offset)
 
-    def _settled(self, half_offset: QueueOffset, committed: Put, done: Done) -> None:
+    def _settled(self, half_offset: QueueOffset, committed: WriteResult, done: OnWritten) -> None:
         """Whatever becomes of the op message, the message is delivered; the answer waits for the disk if sends do."""
 
-        def written(op: Put) -> None:
+        def written(op: WriteResult) -> None:
             if op.stored:  # behind the message in the log: what holds for it holds for both
                 done(op)
             else:
                 end = committed.appended[0].end
-                self._writer.when_durable(end, lambda code: done(Put(code, None, committed.appended)))
+                self._writer.when_durable(end, lambda code: done(WriteResult(code, None, committed.appended)))
 
         self.write_op(half_offset, written)
 

@@ -37,6 +37,7 @@ from rocketeer.record.properties import (
     decode_properties,
     encode_properties,
     find_property,
+    rejoin_properties,
     target_of,
     whole_number,
 )
@@ -79,7 +80,7 @@ def make_half(message: PendingMessage) -> None:
         properties.pop(name, None)
     properties[REAL_TOPIC] = message.topic
     properties[REAL_QID] = str(message.queue_id)
-    message.properties = encode_properties(properties)
+    message.properties = rejoin_properties(properties)
     message.sys_flag = with_tx_state(message.sys_flag, 0)
     message.topic = TRANS_HALF_TOPIC
     message.queue_id = QUEUE_ID
@@ -107,7 +108,7 @@ def committed(half: StoredMessage, prepared_offset: LogOffset) -> PendingMessage
     return message
 
 
-def settled(half_offset: QueueOffset, *, now_ms: int, store_host: bytes) -> PendingMessage:
+def op_message(half_offset: QueueOffset, *, now_ms: int, store_host: bytes) -> PendingMessage:
     """The op message for the half at a queue offset."""
     return PendingMessage(
         topic=TRANS_OP_HALF_TOPIC,
@@ -127,23 +128,23 @@ def settled_offsets(body: bytes) -> list[QueueOffset]:
     return [QueueOffset(number) for number in numbers if number is not None]
 
 
-def asked_again(half: StoredMessage) -> PendingMessage:
-    """The half, asked after once more."""
+def checked_copy(half: StoredMessage) -> PendingMessage:
+    """The half message to be appended again after one more check of its producer."""
     properties = half.properties_dict()
     properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + 1)
-    return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
+    return _copy(half, TRANS_HALF_TOPIC, rejoin_properties(properties))
 
 
-def immune_again(half: StoredMessage) -> PendingMessage:
+def immune_copy(half: StoredMessage) -> PendingMessage:
     """The half that nobody may be asked after yet; it says where it stood first."""
     properties = half.properties_dict()
     properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + 1)
     properties.setdefault(TRAN_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
     properties[WAIT] = "false"
-    return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
+    return _copy(half, TRANS_HALF_TOPIC, rejoin_properties(properties))
 
 
-def moved(half: StoredMessage, *, counted: bool = False) -> PendingMessage:
+def rolled_copy(half: StoredMessage, *, counted: bool = False) -> PendingMessage:
     """The half as it is, further on: the log's or the queue's old end must not hold it.
 
     `counted` as if its producer had been asked: it does not wait for ever.
@@ -151,7 +152,7 @@ def moved(half: StoredMessage, *, counted: bool = False) -> PendingMessage:
     properties = half.properties_dict()
     properties[TRANSACTION_CHECK_TIMES] = str(check_times(properties) + counted)  # what marks a copy
     properties[TRANSACTION_WAITS_SINCE] = str(waits_since_ms(half, properties))
-    return _copy(half, TRANS_HALF_TOPIC, encode_properties(properties))
+    return _copy(half, TRANS_HALF_TOPIC, rejoin_properties(properties))
 
 
 def fits(copy: PendingMessage) -> bool:
@@ -159,16 +160,16 @@ def fits(copy: PendingMessage) -> bool:
     return len(copy.properties) + ASKED_BYTES <= PROPERTIES_BYTES_MAX
 
 
-def resumed(message: StoredMessage) -> PendingMessage:
-    """A half (or one set aside) that is to be asked after from the beginning."""
+def resumed_copy(message: StoredMessage) -> PendingMessage:
+    """A half (or one given up) that is to be asked after from the beginning."""
     properties = message.properties_dict()
     properties[TRANSACTION_CHECK_TIMES] = "0"
     properties.pop(TRANSACTION_WAITS_SINCE, None)
-    return _copy(message, TRANS_HALF_TOPIC, encode_properties(properties))
+    return _copy(message, TRANS_HALF_TOPIC, rejoin_properties(properties))
 
 
-def set_aside(half: StoredMessage) -> PendingMessage:
-    """The half that was asked after too often."""
+def max_checks_copy(half: StoredMessage) -> PendingMessage:
+    """The half message as it is stored in TRANS_CHECK_MAX_TIME_TOPIC, after too many checks."""
     return _copy(half, TRANS_CHECK_MAX_TIME_TOPIC, half.properties)
 
 
@@ -184,7 +185,7 @@ def question(half: StoredMessage, copy: DispatchEntry) -> bytes:
         queue_id=half.queue_id if real_queue is None else real_queue,
         queue_offset=copy.queue_offset,
         log_offset=copy.log_offset,
-        properties=encode_properties(properties),
+        properties=rejoin_properties(properties),
     )
     return encode_record(asked)
 

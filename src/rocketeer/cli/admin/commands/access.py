@@ -5,8 +5,8 @@ from typing import Annotated
 
 from rocketeer.admin.blocking import Admin
 from rocketeer.cli.admin.declare import Option, Subject, command
-from rocketeer.cli.admin.options import BrokerAddress, ClusterName
-from rocketeer.cli.admin.output import Output, Table, Text, columns, said, when
+from rocketeer.cli.admin.options import BrokerAddressOption, ClusterName
+from rocketeer.cli.admin.output import Output, OutputLines, OutputTable, columns, row_object, said, when
 from rocketeer.errors import ConfigError
 from rocketeer.protocol.headers.admin import UpdateAclConfigHeader
 
@@ -24,7 +24,7 @@ def update_acl_config(
             "s", "secretKey", "its secret; - reads it from standard input, where no process list shows it"
         ),
     ],
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
     white_address: Annotated[str, Option("w", "whiteRemoteAddress", "from where it may come")] | None = None,
     default_topic_perm: Annotated[
@@ -49,7 +49,7 @@ def update_acl_config(
         topic_perms,
         group_perms,
     )
-    done = admin.update_acl_account(account, broker=broker, cluster=None if broker else cluster)
+    done = admin.update_acl_account(account, broker=broker, cluster=cluster)
     lines = [f"create or update plain access config to {each.address} success." for each in done.brokers]
     return said(*lines, failures=done.failures)
 
@@ -76,25 +76,25 @@ def _delete_danger(admin: Admin, access_key: str, broker: str | None, cluster: s
 def delete_acl_config(
     admin: Admin,
     access_key: AccessKey,
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
 ) -> Output:
-    done = admin.delete_acl_account(access_key, broker=broker, cluster=None if broker else cluster)
+    done = admin.delete_acl_account(access_key, broker=broker, cluster=cluster)
     lines = [f"delete plain access config account from {each.address} success." for each in done.brokers]
     return said(*lines, f"account's accesskey is:{access_key}", failures=done.failures)
 
 
 @command("clusterAclConfigVersion", Subject.ACCESS, "The versions of brokers' ACL files", one_of=WHERE)
 def cluster_acl_config_version(
-    admin: Admin, broker: BrokerAddress | None = None, cluster: ClusterName | None = None
+    admin: Admin, broker: BrokerAddressOption | None = None, cluster: ClusterName | None = None
 ) -> Output:
-    found = admin.acl_versions(broker=broker, cluster=None if broker else cluster)
+    found = admin.acl_versions(broker=broker, cluster=cluster)
     rows = [
         (each.cluster, each.broker_name, each.address, path, version.counter, when(version.timestamp))
         for _, each in found
         for path, version in each.files.items()
     ]
-    table = Table(
+    table = OutputTable(
         "%-16s  %-22s  %-22s  %-20s  %-22s  %-20s  ",
         columns(
             "cluster", "#Cluster Name", "broker", "#Broker Name", "address", "#Broker Addr", "file",
@@ -104,21 +104,18 @@ def cluster_acl_config_version(
         heading=broker is None,
     )  # fmt: skip
     what = "broker" if broker else "cluster"
-    last = Text([f"get {what}'s plain access config version success."] if found.answers else [])
-    keys = [column.key for column in table.columns]
-    return Output([table, last], [dict(zip(keys, row, strict=True)) for row in rows], found.failures)
+    last = OutputLines([f"get {what}'s plain access config version success."] if found.answers else [])
+    return Output([table, last], [row_object(table, row) for row in rows], found.failures)
 
 
 @command("updateGlobalWhiteAddr", Subject.ACCESS, "From which addresses everything is let in", one_of=WHERE)
 def update_global_white_addr(
     admin: Admin,
     addresses: Annotated[str, Option("g", "globalWhiteRemoteAddresses", "10.10.103.*,192.168.0.*")],
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
     acl_file: Annotated[str, Option("p", "aclFileFullPath", "the ACL file to change")] | None = None,
 ) -> Output:
-    done = admin.update_white_addresses(
-        addresses, acl_file=acl_file, broker=broker, cluster=None if broker else cluster
-    )
+    done = admin.update_white_addresses(addresses, acl_file=acl_file, broker=broker, cluster=cluster)
     lines = [f"update global white remote addresses to {each.address} success." for each in done.brokers]
     return said(*lines, failures=done.failures)

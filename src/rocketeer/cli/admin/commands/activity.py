@@ -5,7 +5,7 @@ from typing import Annotated
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.results import TopicActivity
 from rocketeer.cli.admin.declare import Option, Subject, Watch, command
-from rocketeer.cli.admin.output import Cell, Output, Table, columns, fixed
+from rocketeer.cli.admin.output import Cell, Output, OutputTable, columns, fixed
 
 
 @command(
@@ -21,7 +21,7 @@ def stats_all(
 ) -> Output:
     found = admin.activity(topic)
     rows = [_activity_row(each) for each in found if not active or _is_active(each)]
-    table = Table(
+    table = OutputTable(
         "%-64s  %-64s %12s %11s %11s %14s %14s",
         columns(
             "topic", "#Topic", "group", "#Consumer Group", "lag", "#Accumulation", "inTps", "#InTPS",

@@ -1,82 +1,52 @@
 """Commands that have brokers tidy up, or hide them from producers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.plans.clusters import choose_brokers
 from rocketeer.admin.results import Done
 from rocketeer.cli.admin.declare import Option, Subject, command
-from rocketeer.cli.admin.options import BrokerAddress, Cluster
+from rocketeer.cli.admin.options import BrokerAddressOption, ClusterOption
 from rocketeer.cli.admin.output import Output, said
 
 BrokerName = Annotated[str, Option("b", "brokerName", "name of the broker")]
 
 
-def _where(admin: Admin, broker: str | None, cluster: str | None) -> str:
-    brokers = admin.run(choose_brokers(admin.context(), broker=broker, cluster=cluster))
-    return ", ".join(map(str, brokers))
+def _chore(name: str, summary: str, warning: str, method: Callable[..., Done]) -> None:
+    """Declare a command that has one broker, those of a cluster, or all, tidy up."""
+
+    def danger(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
+        brokers = admin.run(choose_brokers(admin.context(), broker=broker, cluster=cluster))
+        return [f"{warning} on {', '.join(map(str, brokers))}."]
+
+    @command(name, Subject.CLUSTERS, summary, danger=danger)
+    def run(
+        admin: Admin, broker: BrokerAddressOption | None = None, cluster: ClusterOption | None = None
+    ) -> Output:
+        done = method(admin, broker=broker, cluster=cluster)
+        addresses = [each.address for each in done.brokers]
+        return said("success", data={"done": addresses}, failures=done.failures)
 
 
-def _done(done: Done) -> Output:
-    addresses = [each.address for each in done.brokers]
-    return said("success", data={"done": addresses}, failures=done.failures)
-
-
-def _clean_queues_danger(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
-    return [
-        f"Files of consume queues whose messages are gone will be deleted on {_where(admin, broker, cluster)}."
-    ]
-
-
-@command(
+_chore(
     "cleanExpiredCQ",
-    Subject.CLUSTERS,
     "Delete files of consume queues whose messages are gone",
-    danger=_clean_queues_danger,
+    "Files of consume queues whose messages are gone will be deleted",
+    Admin.clean_expired_queues,
 )
-def clean_expired_cq(
-    admin: Admin, broker: BrokerAddress | None = None, cluster: Cluster | None = None
-) -> Output:
-    return _done(admin.clean_expired_queues(broker=broker, cluster=None if broker else cluster))
-
-
-def _delete_log_danger(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
-    return [
-        "Files of the log that are past their time will be deleted now, with every message in them, on "
-        f"{_where(admin, broker, cluster)}."
-    ]
-
-
-@command(
+_chore(
     "deleteExpiredCommitLog",
-    Subject.CLUSTERS,
     "Delete the log's files that are past their time now",
-    danger=_delete_log_danger,
+    "Files of the log that are past their time will be deleted now, with every message in them,",
+    Admin.delete_expired_log,
 )
-def delete_expired_commit_log(
-    admin: Admin, broker: BrokerAddress | None = None, cluster: Cluster | None = None
-) -> Output:
-    return _done(admin.delete_expired_log(broker=broker, cluster=None if broker else cluster))
-
-
-def _clean_topics_danger(admin: Admin, broker: str | None, cluster: str | None) -> list[str]:
-    return [
-        "The queues of topics that brokers have no configuration of will be deleted on "
-        f"{_where(admin, broker, cluster)}."
-    ]
-
-
-@command(
+_chore(
     "cleanUnusedTopic",
-    Subject.CLUSTERS,
     "Delete the queues of topics that are not configured any more",
-    danger=_clean_topics_danger,
+    "The queues of topics that brokers have no configuration of will be deleted",
+    Admin.clean_unused_topics,
 )
-def clean_unused_topic(
-    admin: Admin, broker: BrokerAddress | None = None, cluster: Cluster | None = None
-) -> Output:
-    return _done(admin.clean_unused_topics(broker=broker, cluster=None if broker else cluster))
 
 
 def _wipe_danger(admin: Admin, broker_name: str) -> list[str]:

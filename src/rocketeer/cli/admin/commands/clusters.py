@@ -7,10 +7,20 @@ from typing import Annotated
 
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.plans import clusters as plans
-from rocketeer.admin.results import Broker, BrokerRuntime
+from rocketeer.admin.results import BrokerRuntime, ClusterBroker
 from rocketeer.cli.admin.declare import Option, Subject, Watch, command
-from rocketeer.cli.admin.options import BrokerAddress, ClusterName
-from rocketeer.cli.admin.output import Cell, Output, Table, Text, columns, fixed, said, when
+from rocketeer.cli.admin.options import BrokerAddressOption, ClusterName
+from rocketeer.cli.admin.output import (
+    Cell,
+    Output,
+    OutputLines,
+    OutputTable,
+    columns,
+    fixed,
+    row_object,
+    said,
+    when,
+)
 
 MoreStats = Annotated[bool, Option("m", "moreStats", "messages of yesterday and today instead", flag=True)]
 
@@ -25,8 +35,8 @@ def cluster_list(admin: Admin, more_stats: MoreStats = False) -> Output:
     return Output([_MORE(rows) if more_stats else _BASE(rows)], failures=states.failures)
 
 
-def _BASE(rows: list[tuple[object, ...]]) -> Table:
-    return Table(
+def _BASE(rows: list[tuple[object, ...]]) -> OutputTable:
+    return OutputTable(
         "%-16s  %-22s  %-4s  %-22s %-16s %19s %19s %10s %5s %6s",
         columns(
             "cluster", "#Cluster Name", "broker", "#Broker Name", "brokerId", "#BID", "address", "#Addr",
@@ -38,8 +48,8 @@ def _BASE(rows: list[tuple[object, ...]]) -> Table:
     )  # fmt: skip
 
 
-def _MORE(rows: list[tuple[object, ...]]) -> Table:
-    return Table(
+def _MORE(rows: list[tuple[object, ...]]) -> OutputTable:
+    return OutputTable(
         "%-16s  %-32s %14s %14s %14s %14s",
         columns(
             "cluster", "#Cluster Name", "broker", "#Broker Name", "inYesterday", "#InTotalYest",
@@ -49,7 +59,7 @@ def _MORE(rows: list[tuple[object, ...]]) -> Table:
     )  # fmt: skip
 
 
-def _base_row(broker: Broker, state: BrokerRuntime | None) -> tuple[object, ...]:
+def _base_row(broker: ClusterBroker, state: BrokerRuntime | None) -> tuple[object, ...]:
     head = (broker.cluster, broker.name, broker.broker_id, broker.address)
     if state is None:
         return (*head, None, None, None, None, None, None)
@@ -73,7 +83,7 @@ def _load(tps: float | None, waiting: int | None, wait_ms: int | None) -> Cell:
     return Cell(tps, f"{tps:.2f}({known[0]},{known[1]}ms)")
 
 
-def _more_row(broker: Broker, state: BrokerRuntime | None) -> tuple[object, ...]:
+def _more_row(broker: ClusterBroker, state: BrokerRuntime | None) -> tuple[object, ...]:
     counts = [
         _difference(state, later, earlier)
         for later, earlier in (
@@ -100,16 +110,16 @@ def _difference(state: BrokerRuntime | None, later: str, earlier: str) -> int | 
     one_of=(("broker", "cluster"),),
 )
 def broker_status(
-    admin: Admin, broker: BrokerAddress | None = None, cluster: ClusterName | None = None
+    admin: Admin, broker: BrokerAddressOption | None = None, cluster: ClusterName | None = None
 ) -> Output:
     if broker is not None:
         state = admin.broker_runtime(broker)
         rows = sorted(state.values.items())
-        table = Table("%-32s: %s", columns("name", "name", "value", "value"), rows, heading=False)
+        table = OutputTable("%-32s: %s", columns("name", "name", "value", "value"), rows, heading=False)
         return Output([table], dict(rows))
     states = admin.cluster_runtime(cluster)
     lines = [(each.address, *item) for each, found in states for item in sorted(found.values.items())]
-    table = Table(
+    table = OutputTable(
         "%-24s %-32s: %s",
         columns("address", "address", "name", "name", "value", "value"),
         lines,
@@ -121,7 +131,7 @@ def broker_status(
 
 @command("getBrokerConfig", Subject.CLUSTERS, "Every setting in force at a broker, or at a cluster's brokers")
 def get_broker_config(
-    admin: Admin, broker: BrokerAddress | None = None, cluster: ClusterName | None = None
+    admin: Admin, broker: BrokerAddressOption | None = None, cluster: ClusterName | None = None
 ) -> Output:
     if broker is not None:
         settings = admin.broker_settings(broker)
@@ -135,19 +145,19 @@ def get_broker_config(
 _BLANK = ("",)
 
 
-def _role(broker: Broker) -> str:
+def _role(broker: ClusterBroker) -> str:
     return "Master" if broker.is_master else "Slave"
 
 
 def settings_parts(
     found: Mapping[str, Mapping[str, str]], after: tuple[str, ...] = ()
-) -> Iterator[Table | Text]:
+) -> Iterator[OutputTable | OutputLines]:
     """The settings of each server under its title, and what stands behind them."""
     for title, settings in found.items():
-        yield Text([f"============{title}============"])
+        yield OutputLines([f"============{title}============"])
         rows = sorted(settings.items(), key=lambda item: item[0].lower())
-        yield Table("%-50s=  %s", columns("key", "key", "value", "value"), rows, heading=False)
-        yield Text(after)
+        yield OutputTable("%-50s=  %s", columns("key", "key", "value", "value"), rows, heading=False)
+        yield OutputLines(after)
 
 
 @command("updateBrokerConfig", Subject.CLUSTERS, "Change a setting of a broker while it runs")
@@ -155,10 +165,10 @@ def update_broker_config(
     admin: Admin,
     key: Annotated[str, Option("k", "key", "RocketMQ's key of the setting")],
     value: Annotated[str, Option("v", "value", "its new value")],
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
 ) -> Output:
-    done = admin.update_broker_settings({key: value}, broker=broker, cluster=None if broker else cluster)
+    done = admin.update_broker_settings({key: value}, broker=broker, cluster=cluster)
     lines = [f"update broker config success, {each.address}" for each in done.brokers]
     return said(*lines, failures=done.failures)
 
@@ -166,7 +176,7 @@ def update_broker_config(
 @command("brokerConsumeStats", Subject.CLUSTERS, "How far every group of a broker is")
 def broker_consume_stats(
     admin: Admin,
-    broker: BrokerAddress,
+    broker: BrokerAddressOption,
     timeout_ms: Annotated[int, Option("t", "timeoutMillis", "milliseconds to wait (50000)")] = 50_000,
     level: Annotated[int, Option("l", "level", "show queues with at least this lag (0)")] = 0,
     order: Annotated[bool, Option("o", "order", "ordered topics only (false)")] = False,
@@ -183,7 +193,7 @@ def broker_consume_stats(
         for queue, state in sorted(part.queues.items())
         if state.lag >= level and (state.last_ms > 0 or state.lag > 0)
     ]  # fmt: skip
-    table = Table(
+    table = OutputTable(
         "%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s",
         columns(
             "topic", "#Topic", "group", "#Group", "broker", "#Broker Name", "queueId", "#QID", "brokerOffset",
@@ -193,6 +203,6 @@ def broker_consume_stats(
     )  # fmt: skip
     data = {
         "totalLag": stats.total_lag,
-        "queues": [dict(zip((column.key for column in table.columns), row, strict=True)) for row in rows],
+        "queues": [row_object(table, row) for row in rows],
     }
-    return Output([table, Text(["", f"Diff Total: {stats.total_lag}"])], data)
+    return Output([table, OutputLines(["", f"Diff Total: {stats.total_lag}"])], data)

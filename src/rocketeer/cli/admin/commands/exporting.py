@@ -1,7 +1,6 @@
 """Commands that write what a cluster is made of to JSON files: metadata, settings, figures."""
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -12,14 +11,15 @@ from msgspec import to_builtins
 
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.plans.clusters import choose_brokers
-from rocketeer.admin.results import Broker, BrokerRuntime, Failure
+from rocketeer.admin.results import BrokerRuntime, ClusterBroker, NotAnswered
 from rocketeer.cli.admin.declare import Option, Subject, command
-from rocketeer.cli.admin.options import BrokerAddress, ClusterName
+from rocketeer.cli.admin.options import BrokerAddressOption, ClusterName
 from rocketeer.cli.admin.output import Output, said
 from rocketeer.errors import BrokerRefused, ConfigError, RocketeerError
 from rocketeer.model.topic import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from rocketeer.protocol.bodies.broker_stats import TOPIC_PUT_NUMS, BrokerStats
 from rocketeer.protocol.versions import version_name
+from rocketeer.whole_file import replace_file
 
 FOLDER: Final = Path(tempfile.gettempdir()) / "rocketmq" / "export"
 FilePath = Annotated[str, Option("f", "filePath", f"the folder to write to ({FOLDER})")]
@@ -32,16 +32,14 @@ KEPT_SETTINGS: Final = (
 
 
 def write(folder: str, name: str, data: object) -> Path:
-    """Whole or not at all: through a file beside it."""
+    """Write a file of JSON, whole or not at all."""
     path = Path(folder) / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(data, ensure_ascii=False, indent="\t") + "\n")
-    beside.replace(path)
+    replace_file(path, (json.dumps(data, ensure_ascii=False, indent="\t") + "\n").encode())
     return path
 
 
-def _exported(path: Path, failures: tuple[Failure, ...]) -> Output:
+def _exported(path: Path, failures: tuple[NotAnswered, ...]) -> Output:
     return said(f"export {path} success", data={"file": str(path)}, failures=failures)
 
 
@@ -52,7 +50,7 @@ def _exported(path: Path, failures: tuple[Failure, ...]) -> Output:
 def export_metadata(
     admin: Admin,
     cluster: ClusterName | None = None,
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     folder: FilePath = str(FOLDER),
     only_topics: Annotated[bool, Option("t", "topic", "topics only", flag=True)] = False,
     only_groups: Annotated[bool, Option("g", "subscriptionGroup", "groups only", flag=True)] = False,
@@ -116,7 +114,7 @@ def _groups(admin: Admin, where: Mapping[str, str | None]) -> dict[str, object]:
     }
 
 
-def _whole_or_not(failures: Iterable[Failure]) -> None:
+def _whole_or_not(failures: Iterable[NotAnswered]) -> None:
     """A file that lacks a broker's part would look like the whole: rather none."""
     for failure in failures:
         raise ConfigError(f"nothing was exported: {failure}")
@@ -179,7 +177,7 @@ _TPS: Final = ("normalInTps", "normalOutTps", "transInTps", "scheduleInTps")
 _DAY: Final = ("normalOneDayInNum", "normalOneDayOutNum", "transOneDayInNum", "scheduleOneDayInNum")
 
 
-def _stats(admin: Admin, broker: Broker, name: str, key: str) -> BrokerStats | None:
+def _stats(admin: Admin, broker: ClusterBroker, name: str, key: str) -> BrokerStats | None:
     """None when the broker has never counted anything there."""
     try:
         return admin.broker_stats(broker.address, name, key)
@@ -189,7 +187,7 @@ def _stats(admin: Admin, broker: Broker, name: str, key: str) -> BrokerStats | N
         raise
 
 
-def _rates(admin: Admin, broker: Broker, state: BrokerRuntime) -> dict[str, float]:
+def _rates(admin: Admin, broker: ClusterBroker, state: BrokerRuntime) -> dict[str, float]:
     half = _stats(admin, broker, TOPIC_PUT_NUMS, TRANS_HALF_TOPIC)
     delayed = _stats(admin, broker, TOPIC_PUT_NUMS, SCHEDULE_TOPIC)
     return {
@@ -200,19 +198,19 @@ def _rates(admin: Admin, broker: Broker, state: BrokerRuntime) -> dict[str, floa
     }
 
 
-def _day(admin: Admin, broker: Broker, state: BrokerRuntime) -> dict[str, int]:
+def _day(admin: Admin, broker: ClusterBroker, state: BrokerRuntime) -> dict[str, int]:
     half = _stats(admin, broker, TOPIC_PUT_NUMS, TRANS_HALF_TOPIC)
     delayed = _stats(admin, broker, TOPIC_PUT_NUMS, SCHEDULE_TOPIC)
     values = [
-        _yesterday(state, "Put"),
-        _yesterday(state, "Get"),
+        _count_of_yesterday(state, "Put"),
+        _count_of_yesterday(state, "Get"),
         half.day.sum if half else 0,
         delayed.day.sum if delayed else 0,
     ]
     return dict(zip(_DAY, values, strict=True))
 
 
-def _yesterday(state: BrokerRuntime, what: str) -> int:
+def _count_of_yesterday(state: BrokerRuntime, what: str) -> int:
     """Messages of the last whole day."""
     end, begin = (state.number(f"msg{what}Total{day}Morning") for day in ("Today", "Yesterday"))
     if end is None or begin is None:
@@ -221,7 +219,11 @@ def _yesterday(state: BrokerRuntime, what: str) -> int:
 
 
 def _report(
-    admin: Admin, broker: Broker, state: BrokerRuntime, tps: Mapping[str, float], day: Mapping[str, int]
+    admin: Admin,
+    broker: ClusterBroker,
+    state: BrokerRuntime,
+    tps: Mapping[str, float],
+    day: Mapping[str, int],
 ) -> dict[str, Any]:
     topics = _topics(admin, {"broker": broker.address}, special=False)
     groups = _groups(admin, {"broker": broker.address})
@@ -246,7 +248,7 @@ def _report(
     }
 
 
-def _client_versions(admin: Admin, broker: Broker, groups: Iterable[str]) -> list[str]:
+def _client_versions(admin: Admin, broker: ClusterBroker, groups: Iterable[str]) -> list[str]:
     """Language and version of the members of every group that has some, as `JAVA%V4_9_8`."""
     found: set[str] = set()
     for group in groups:

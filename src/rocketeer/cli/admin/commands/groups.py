@@ -8,8 +8,18 @@ from msgspec import to_builtins
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.results import GroupProgress, GroupSummary
 from rocketeer.cli.admin.declare import Option, Subject, command
-from rocketeer.cli.admin.options import BrokerAddress, ClusterName, Group
-from rocketeer.cli.admin.output import Cell, Output, Table, Text, columns, said, text_of, when
+from rocketeer.cli.admin.options import BrokerAddressOption, ClusterName, GroupOption
+from rocketeer.cli.admin.output import (
+    Cell,
+    Output,
+    OutputLines,
+    OutputTable,
+    columns,
+    row_object,
+    said,
+    text_of,
+    when,
+)
 from rocketeer.errors import ConfigError
 from rocketeer.model.group import SubscriptionGroup
 from rocketeer.model.queue import MessageQueue
@@ -26,7 +36,7 @@ def consumer_progress(
     if group is not None:
         return _one(admin, group, show_ip)
     found = admin.groups()
-    table = Table(
+    table = OutputTable(
         "%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s",
         columns(
             "group", "#Group", "members", "#Count", "version", "#Version", "type", "#Type", "model", "#Model",
@@ -82,23 +92,23 @@ def _one(admin: Admin, group: str, show_ip: bool) -> Output:
         )
         for queue, state in sorted(progress.stats.queues.items())
     ]
-    table = Table(form, columns(*keys), rows, warn=lambda row: row["lag"] > 10_000)  # type: ignore[operator]
+    table = OutputTable(form, columns(*keys), rows, warn=lambda row: row["lag"] > 10_000)  # type: ignore[operator]
     whole = not progress.failures
     data = {
         "group": group,
         "tps": progress.stats.tps if whole else None,
         "lag": progress.lag if whole else None,
         "members": progress.members,
-        "queues": [dict(zip((column.key for column in table.columns), row, strict=True)) for row in rows],
+        "queues": [row_object(table, row) for row in rows],
     }
     last = ["", f"Consume TPS: {progress.stats.tps:.2f}", f"Diff Total: {progress.lag}"]
     if not whole:
         last = ["", "Consume TPS: -", "Diff Total: - (not all brokers answered)"]
-    return Output([table, Text(last)], data, progress.failures)
+    return Output([table, OutputLines(last)], data, progress.failures)
 
 
 def _must_exist(admin: Admin, group: str) -> None:
-    """A group that was mistyped has no lag of 0: it has none."""
+    """Raise if no broker knows the group: a mistyped one would be shown with a lag of 0."""
     if not admin.group_exists(group):
         raise ConfigError(f"no broker knows the group {group!r}: consumerProgress without -g lists all")
 
@@ -119,18 +129,18 @@ def _owners(admin: Admin, progress: GroupProgress) -> dict[MessageQueue, Cell]:
 
 
 @command("getConsumerConfig", Subject.GROUPS, "A group's configuration on every broker")
-def get_consumer_config(admin: Admin, group: Group) -> Output:
+def get_consumer_config(admin: Admin, group: GroupOption) -> Output:
     found = admin.group_configs()
     having = {broker: table[group] for broker, table in found if group in table}
     if not having and not found.failures:
         raise ConfigError(f"no broker has a consumer group {group!r}")
 
-    def parts() -> Iterator[Table | Text]:
+    def parts() -> Iterator[OutputTable | OutputLines]:
         for broker, config in having.items():
             rule = "=" * 29
-            yield Text([f"{rule}{broker.cluster}:{broker.name}{rule}"])
+            yield OutputLines([f"{rule}{broker.cluster}:{broker.name}{rule}"])
             rows = list(to_builtins(config).items())
-            yield Table("%-40s=  %s", columns("name", "name", "value", "value"), rows, heading=False)
+            yield OutputTable("%-40s=  %s", columns("name", "name", "value", "value"), rows, heading=False)
 
     data = {broker.name: to_builtins(config) for broker, config in having.items()}
     return Output(parts(), data, found.failures)
@@ -144,8 +154,8 @@ def get_consumer_config(admin: Admin, group: Group) -> Output:
 )
 def update_sub_group(
     admin: Admin,
-    group: Group,
-    broker: BrokerAddress | None = None,
+    group: GroupOption,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
     consume: Annotated[bool, Option("s", "consumeEnable", "whether it may consume (true)")] = True,
     from_min: Annotated[
@@ -167,7 +177,7 @@ def update_sub_group(
     config = SubscriptionGroup(
         group, consume, from_min, broadcast, retry_queues, retry_max, broker_id, slow_broker, notify
     )
-    done = admin.update_group(config, broker=broker, cluster=None if broker else cluster)
+    done = admin.update_group(config, broker=broker, cluster=cluster)
     lines = [f"create subscription group to {each.address} success." for each in done.brokers]
     shown = ", ".join(f"{name}={text_of(value)}" for name, value in to_builtins(config).items())
     data = {**to_builtins(config), "brokers": [each.address for each in done.brokers]}
@@ -195,8 +205,8 @@ def _delete_danger(
 )
 def delete_sub_group(
     admin: Admin,
-    group: Group,
-    broker: BrokerAddress | None = None,
+    group: GroupOption,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
     remove_offset: Annotated[bool, Option("r", "removeOffset", "forget its offsets (false)")] = False,
 ) -> Output:

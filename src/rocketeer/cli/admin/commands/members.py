@@ -12,8 +12,8 @@ from rocketeer.admin.blocking import Admin
 from rocketeer.admin.plans import groups as plans
 from rocketeer.admin.results import GroupMembers
 from rocketeer.cli.admin.declare import Option, Subject, command
-from rocketeer.cli.admin.options import BrokerAddress, ConsumerGroup
-from rocketeer.cli.admin.output import Cell, Output, Table, Text, columns, when
+from rocketeer.cli.admin.options import BrokerAddressOption, ConsumerGroupOption
+from rocketeer.cli.admin.output import Cell, Output, OutputLines, OutputTable, columns, when
 from rocketeer.errors import NoRoute
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import ConsumeType, MessageModel
@@ -25,9 +25,11 @@ STACKS_S = 30.0
 
 
 @command("consumerConnection", Subject.GROUPS, "Who is connected in a group, and what it subscribes to")
-def consumer_connection(admin: Admin, group: ConsumerGroup, broker: BrokerAddress | None = None) -> Output:
+def consumer_connection(
+    admin: Admin, group: ConsumerGroupOption, broker: BrokerAddressOption | None = None
+) -> Output:
     found = admin.group_connections(group, broker=broker)
-    clients = Table(
+    clients = OutputTable(
         "%-36s %-22s %-10s %s",
         columns(
             "clientId", "#ClientId", "address", "#ClientAddr", "language", "#Language", "version", "#Version"
@@ -37,7 +39,7 @@ def consumer_connection(admin: Admin, group: ConsumerGroup, broker: BrokerAddres
             for each in found.connections
         ],
     )
-    topics = Table(
+    topics = OutputTable(
         "%-20s %s",
         columns("topic", "#Topic", "expression", "#SubExpression"),
         [(topic, each.expression) for topic, each in sorted(found.subscriptions.items())],
@@ -62,7 +64,7 @@ def consumer_connection(admin: Admin, group: ConsumerGroup, broker: BrokerAddres
         "messageModel": found.message_model,
         "consumeFromWhere": found.consume_from_where,
     }  # fmt: skip
-    return Output([clients, Text(["", "Below is subscription:"]), topics, Text(how)], data)
+    return Output([clients, OutputLines(["", "Below is subscription:"]), topics, OutputLines(how)], data)
 
 
 @command(
@@ -70,9 +72,9 @@ def consumer_connection(admin: Admin, group: ConsumerGroup, broker: BrokerAddres
 )
 def consumer_status(
     admin: Admin,
-    group: ConsumerGroup,
+    group: ConsumerGroupOption,
     client_id: Annotated[str, Option("i", "clientId", "one member, in full")] | None = None,
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     stacks: Annotated[bool, Option("s", "jstack", "with where its threads are", flag=True)] = False,
 ) -> Output:
     context = replace(admin.context(), timeout_s=max(STACKS_S, admin.context().timeout_s))
@@ -88,7 +90,7 @@ def consumer_status(
         folder.mkdir(exist_ok=True)
         path.write_text("\n".join(_part_lines(info)) + "\n")
         rows.append((number, connection.client_id, version_name(connection.version), str(path)))
-    table = Table(
+    table = OutputTable(
         "%-10s %-40s %-20s %s",
         columns(
             "number", "#Index", "clientId", "#ClientId", "version", "#Version", "file",
@@ -98,7 +100,7 @@ def consumer_status(
     )  # fmt: skip
     now_ms = time.time_ns() // 1_000_000
     wrong = health.member_findings(members, now_ms)
-    same = "Same" if not any(each.kind is health.Kind.SUBSCRIPTIONS for each in wrong) else "Different"
+    same = "Same" if not any(each.kind is health.FindingKind.SUBSCRIPTIONS for each in wrong) else "Different"
     unshared = health.rebalance_findings(members, _shared_queues(admin, members))
     wrong += unshared
     shared = "Rebalance OK" if not unshared else "Rebalance Failed"
@@ -109,7 +111,7 @@ def consumer_status(
         "members": {each.client_id: _info_data(info) for each, info in members.running.items()},
         "findings": [str(each) for each in wrong],
     }
-    return Output([table, Text(last)], data, members.failures)
+    return Output([table, OutputLines(last)], data, members.failures)
 
 
 def _shared_queues(admin: Admin, members: GroupMembers) -> list[MessageQueue]:
@@ -147,34 +149,34 @@ def _part_lines(info: RunningInfo) -> Iterator[str]:
     yield from plain_lines(Output(_info_parts(info)))
 
 
-def _info_parts(info: RunningInfo) -> Iterator[Table | Text]:
-    yield Text(["#Consumer Properties#"])
-    yield Table(
+def _info_parts(info: RunningInfo) -> Iterator[OutputTable | OutputLines]:
+    yield OutputLines(["#Consumer Properties#"])
+    yield OutputTable(
         "%-40s: %s", columns("name", "name", "value", "value"), list(info.properties.items()), heading=False
     )
-    yield Text(["", "", "#Consumer Subscription#"])
-    yield Text(
+    yield OutputLines(["", "", "#Consumer Subscription#"])
+    yield OutputLines(
         f"{number:03d} Topic: {each.topic:<40} ClassFilter: {str(each.class_filter).lower():<8} "
         f"SubExpression: {each.expression}"
         for number, each in enumerate(sorted(info.subscriptions, key=lambda each: each.topic), start=1)
     )
-    yield Text(["", "", "#Consumer Offset#"])
+    yield OutputLines(["", "", "#Consumer Offset#"])
     places = sorted(info.queues.items())
     where = ("topic", "#Topic", "broker", "#Broker Name", "queueId", "#QID")
-    yield Table(
+    yield OutputTable(
         "%-32s  %-32s  %-4s  %-20s",
         columns(*where, "offset", "#Consumer Offset"),
         [(queue.topic, queue.broker_name, queue.queue_id, held.commit_offset) for queue, held in places],
         head_form="%-64s  %-32s  %-4s  %-20s",
     )
-    yield Text(["", "", "#Consumer MQ Detail#"])
-    yield Table(
+    yield OutputLines(["", "", "#Consumer MQ Detail#"])
+    yield OutputTable(
         "%-64s  %-32s  %-4s  %-20s",
         columns(*where, "state", "#ProcessQueueInfo"),
         [(queue.topic, queue.broker_name, queue.queue_id, _held_text(held)) for queue, held in places],
     )
-    yield Text(["", "", "#Consumer RT&TPS#"])
-    yield Table(
+    yield OutputLines(["", "", "#Consumer RT&TPS#"])
+    yield OutputTable(
         "%-32s  %14s %14s %14s %14s %18s %25s",
         columns(
             "topic", "#Topic", "pullMs", "#Pull RT", "pullTps", "#Pull TPS", "consumeMs", "#Consume RT",
@@ -191,8 +193,8 @@ def _info_parts(info: RunningInfo) -> Iterator[Table | Text]:
         head_form="%-64s  %14s %14s %14s %14s %18s %25s",
     )  # fmt: skip
     if info.stacks is not None:
-        yield Text(["", "", "#Consumer jstack#"])
-        yield Text(info.stacks.splitlines())
+        yield OutputLines(["", "", "#Consumer jstack#"])
+        yield OutputLines(info.stacks.splitlines())
 
 
 def _held_text(held: HeldQueue) -> Cell:

@@ -11,12 +11,12 @@ from rocketeer.admin.results import MessageTrack
 from rocketeer.cli.admin.commands.sending import producer_of, result_text
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import Topic
-from rocketeer.cli.admin.output import Output, Table, Text, columns, text_of, when
+from rocketeer.cli.admin.output import Output, OutputLines, OutputTable, columns, text_of, when
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.pull import PullResult
 from rocketeer.errors import ConfigError, MessageNotFound
 from rocketeer.model.message import Message
-from rocketeer.model.property_names import DEDUP_ID, KEYS, PRODUCER_ID, PRODUCER_SEQ, RESERVED, TAGS
+from rocketeer.model.property_names import KEYS, NOT_SENT_AGAIN, TAGS
 from rocketeer.model.queue import MessageQueue
 from rocketeer.protocol.bodies.running_info import ConsumeDirectResult
 
@@ -73,7 +73,7 @@ def query_msg_by_key(
     ]
     if not rows:
         raise MessageNotFound(f"no message of {topic} has the key {key!r}")
-    table = Table(
+    table = OutputTable(
         "%-50s %4s %40s",
         columns("messageId", "#Message ID", "queueId", "#QID", "offset", "#Offset"),
         rows,
@@ -111,10 +111,10 @@ def _shown(
     tracks = [admin.track_message(each) for each in messages]
     paths = [save_body(each) for each in messages]
 
-    def parts() -> Iterator[Text]:
+    def parts() -> Iterator[OutputLines]:
         for message, path, track in zip(messages, paths, tracks, strict=True):
-            yield Text(_message_lines(message, path, with_id, pulled or {}))
-            yield Text(["", "", *map(track_text, track)])
+            yield OutputLines(_message_lines(message, path, with_id, pulled or {}))
+            yield OutputLines(["", "", *map(track_text, track)])
 
     data = [
         {**message_data(message), "bodyPath": str(path), "tracks": [_track_data(each) for each in track]}
@@ -226,7 +226,7 @@ def _consumed(
         }
         for message, each in zip(messages, results, strict=True)
     ]
-    return Output([Text([_direct_text(each) for each in results])], data)
+    return Output([OutputLines([_direct_text(each) for each in results])], data)
 
 
 def _direct_text(each: ConsumeDirectResult) -> str:
@@ -235,10 +235,6 @@ def _direct_text(each: ConsumeDirectResult) -> str:
         f"consumeResult={each.result}, remark={each.remark if each.remark is not None else 'null'}, "
         f"spentTimeMills={each.spent_ms}]"
     )
-
-
-_NOT_SENT_AGAIN = RESERVED | {PRODUCER_ID, PRODUCER_SEQ, DEDUP_ID}
-"""What the first sending gave the message; the second gives its own, or the broker would take it for the first."""
 
 
 def _resent(admin: Admin, messages: Sequence[ReceivedMessage], unit_name: str | None) -> Output:
@@ -251,11 +247,11 @@ def _resent(admin: Admin, messages: Sequence[ReceivedMessage], unit_name: str | 
                 each.body,
                 tags=each.tags,
                 keys=each.keys or None,
-                properties={k: v for k, v in each.properties.items() if k not in _NOT_SENT_AGAIN},
+                properties={k: v for k, v in each.properties.items() if k not in NOT_SENT_AGAIN},
                 flag=each.flag,
             )
             result = producer.send(copy)
             lines.append(f"prepare resend msg. originalMsgId={each.offset_message_id}")
             lines.append(result_text(result))
             data.append({"original": each.offset_message_id, "messageId": result.message_id})
-    return Output([Text(lines, good=True)], data)
+    return Output([OutputLines(lines, good=True)], data)

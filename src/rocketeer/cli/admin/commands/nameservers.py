@@ -8,12 +8,12 @@ from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.output import Output, said
 
 Namespace = Annotated[str, Option("s", "namespace", "the namespace")]
-Key = Annotated[str, Option("k", "key", "the key")]
+KeyOption = Annotated[str, Option("k", "key", "the key")]
 Value = Annotated[str, Option("v", "value", "the value")]
 
 
 @command("updateKvConfig", Subject.NAMESERVERS, "Have the name servers keep a value")
-def update_kv_config(admin: Admin, namespace: Namespace, key: Key, value: Value) -> Output:
+def update_kv_config(admin: Admin, namespace: Namespace, key: KeyOption, value: Value) -> Output:
     admin.put_kv(namespace, key, value)
     return said("create or update kv config to namespace success.")
 
@@ -25,7 +25,7 @@ def _delete_danger(admin: Admin, namespace: str, key: str) -> list[str]:
 
 
 @command("deleteKvConfig", Subject.NAMESERVERS, "Have the name servers forget a value", danger=_delete_danger)
-def delete_kv_config(admin: Admin, namespace: Namespace, key: Key) -> Output:
+def delete_kv_config(admin: Admin, namespace: Namespace, key: KeyOption) -> Output:
     admin.delete_kv(namespace, key)
     return said("delete kv config from namespace success.")
 
@@ -38,7 +38,7 @@ def get_namesrv_config(admin: Admin) -> Output:
 
 
 @command("updateNamesrvConfig", Subject.NAMESERVERS, "Change a setting of the name servers while they run")
-def update_namesrv_config(admin: Admin, key: Key, value: Value) -> Output:
+def update_namesrv_config(admin: Admin, key: KeyOption, value: Value) -> Output:
     addresses = admin.update_nameserver_settings({key: value})
     shown = ", ".join(addresses)
     return said(

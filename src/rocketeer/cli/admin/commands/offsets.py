@@ -7,7 +7,7 @@ from rocketeer.admin.plans.offsets import NOW_MS
 from rocketeer.admin.results import OffsetReset
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import Topic, time_ms
-from rocketeer.cli.admin.output import Output, Table, Text, columns, said, text_of
+from rocketeer.cli.admin.output import Output, OutputLines, OutputTable, columns, said, text_of
 
 TheGroup = Annotated[str, Option("g", "group", "name of the consumer group")]
 Force = Annotated[bool, Option("f", "force", "also over messages not consumed yet: true or false (true)")]
@@ -66,13 +66,13 @@ def skip_accumulated_message(admin: Admin, group: TheGroup, topic: Topic, force:
 
 def _shown(done: OffsetReset, head: list[str]) -> Output:
     if done.online:
-        table = Table(
+        table = OutputTable(
             "%-40s  %-40s  %-40s",
             columns("broker", "#brokerName", "queueId", "#queueId", "offset", "#offset"),
             [(each.queue.broker_name, each.queue.queue_id, each.offset) for each in done.changes],
         )
     else:
-        table = Table(
+        table = OutputTable(
             "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s",
             columns(
                 "broker", "#brokerName", "queueId", "#queueId", "brokerOffset", "#brokerOffset",
@@ -96,7 +96,7 @@ def _shown(done: OffsetReset, head: list[str]) -> Output:
             for each in done.changes
         ],
     }
-    return Output([Text(head), table], data, done.failures)
+    return Output([OutputLines(head), table], data, done.failures)
 
 
 @command("cloneGroupOffset", Subject.OFFSETS, "Have one group begin where another is in a topic")

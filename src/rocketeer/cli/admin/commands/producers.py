@@ -5,7 +5,7 @@ from typing import Annotated
 from rocketeer.admin.blocking import Admin
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import Topic
-from rocketeer.cli.admin.output import Cell, Output, Table, Text, columns
+from rocketeer.cli.admin.output import Cell, Output, OutputLines, OutputTable, columns
 from rocketeer.protocol.versions import version_name
 
 
@@ -23,7 +23,7 @@ def producer_connection(
         )
         for number, each in enumerate(found, start=1)
     ]  # fmt: skip
-    table = Table(
+    table = OutputTable(
         "%s  %-32s %-22s %-8s %s",
         columns(
             "number", "#", "clientId", "#ClientId", "address", "#Address", "language", "#Language", "version",
@@ -56,4 +56,4 @@ def producer(
         ]
         for group, clients in sorted(found.items())
     }  # fmt: skip
-    return Output([Text(lines or ["no producer is connected"])], data)
+    return Output([OutputLines(lines or ["no producer is connected"])], data)

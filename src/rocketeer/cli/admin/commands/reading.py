@@ -9,7 +9,7 @@ from rocketeer.admin.plans.messages import TOOLS_GROUP
 from rocketeer.cli.admin.commands.messages import message_data, properties_text, pulled_properties
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import Topic, time_ms
-from rocketeer.cli.admin.output import Output, Text
+from rocketeer.cli.admin.output import Output, OutputLines
 from rocketeer.client.core.received import ReceivedMessage
 from rocketeer.client.plans.pull import PullResult
 from rocketeer.errors import ConfigError
@@ -18,7 +18,7 @@ from rocketeer.model.subscription import SUB_ALL
 
 Charset = Annotated[str, Option("c", "charsetName", "how bodies are written (UTF-8)")]
 Tags = Annotated[str, Option("s", "subExpression", "tags: TagA || TagB (all)")]
-Begin = Annotated[int, Option("b", "beginTimestamp", "from this time on", parse=time_ms)]
+BeginOption = Annotated[int, Option("b", "beginTimestamp", "from this time on", parse=time_ms)]
 End = Annotated[int, Option("e", "endTimestamp", "up to this time", parse=time_ms)]
 
 RULE: Final = "-" * 56
@@ -88,20 +88,20 @@ def print_msg(
     topic: Topic,
     charset: Charset = "UTF-8",
     tags: Tags = SUB_ALL,
-    begin_ms: Begin | None = None,
+    begin_ms: BeginOption | None = None,
     end_ms: End | None = None,
     print_body: Annotated[bool, Option("d", "printBody", "with bodies: true or false (true)")] = True,
 ) -> Output:
     queues = admin.queues(topic)
     ranges = [(queue, *bounds(admin, queue, begin_ms, end_ms)) for queue in queues]
 
-    def parts() -> Iterator[Text]:
+    def parts() -> Iterator[OutputLines]:
         for queue, begin, end in ranges:
             shown = f"MessageQueue [topic={topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-            yield Text([f"minOffset={begin}, maxOffset={end}, {shown}"])
+            yield OutputLines([f"minOffset={begin}, maxOffset={end}, {shown}"])
             messages = read(admin, queue, begin, end, tags)
-            yield Text(message_line(each, charset if print_body else None) for each in messages)
-            yield Text([RULE])
+            yield OutputLines(message_line(each, charset if print_body else None) for each in messages)
+            yield OutputLines([RULE])
 
     return Output(parts(), rows=_rows(admin, ranges, tags))
 
@@ -122,7 +122,7 @@ def print_msg_by_queue(
     queue_id: Annotated[int, Option("i", "queueId", "number of the queue")],
     charset: Charset = "UTF-8",
     tags: Tags = SUB_ALL,
-    begin_ms: Begin | None = None,
+    begin_ms: BeginOption | None = None,
     end_ms: End | None = None,
     print_messages: Annotated[bool, Option("p", "print msg", "print them: true or false (false)")] = False,
     print_body: Annotated[bool, Option("d", "printBody", "with bodies: true or false (false)")] = False,
@@ -145,7 +145,7 @@ def print_msg_by_queue(
             for tag, count in counts.most_common():
                 yield f"Tag: {tag:<30} Count: {count}"
 
-    return Output([Text(lines())], rows=_rows(admin, [(queue, begin, end)], tags))
+    return Output([OutputLines(lines())], rows=_rows(admin, [(queue, begin, end)], tags))
 
 
 @command("consumeMessage", Subject.MESSAGES, "Print some messages of a topic, as a consumer would get them")
@@ -174,17 +174,19 @@ def consume_message(
         begin = max(begin, offset) if offset is not None else begin
         ranges.append((queue, begin, min(end, begin + count)))
 
-    def parts() -> Iterator[Text]:
+    def parts() -> Iterator[OutputLines]:
         for queue, begin, end in ranges:
             if end <= begin:
                 continue
             if offset is not None:
-                yield Text([f"The oldler {end - begin} message will be provided"])
+                yield OutputLines([f"The oldler {end - begin} message will be provided"])
             else:
-                yield Text(
+                yield OutputLines(
                     [f"The older {end - begin} message of the {queue.queue_id} queue will be provided"]
                 )
-            yield Text(["Consume ok"])
-            yield Text(message_line(each, "UTF-8") for each in read(admin, queue, begin, end, SUB_ALL, group))
+            yield OutputLines(["Consume ok"])
+            yield OutputLines(
+                message_line(each, "UTF-8") for each in read(admin, queue, begin, end, SUB_ALL, group)
+            )
 
     return Output(parts(), rows=_rows(admin, ranges, SUB_ALL, group))

@@ -7,7 +7,7 @@ from typing import Annotated
 from rocketeer.admin.blocking import Admin
 from rocketeer.cli.admin.declare import Option, Subject, Watch, command
 from rocketeer.cli.admin.options import Topic
-from rocketeer.cli.admin.output import Cell, Output, Table, Text, columns, fixed
+from rocketeer.cli.admin.output import Cell, Output, OutputLines, OutputTable, columns, fixed
 from rocketeer.client.core.send_result import SendResult
 from rocketeer.client.sync.producer import Producer
 from rocketeer.errors import ConfigError, RocketeerError
@@ -54,7 +54,7 @@ def send_message(
         else:
             result = producer.send(message, queue=_queue(admin, topic, broker, queue_id))
     row = (result.queue.broker_name, result.queue.queue_id, str(result.status), result.message_id)
-    table = Table(
+    table = OutputTable(
         "%-32s  %-4s  %-20s    %s",
         columns("broker", "#Broker Name", "queueId", "#QID", "result", "#Send Result", "messageId", "#MsgId"),
         [row],
@@ -92,7 +92,7 @@ def send_msg_status(
             took_ms = round((time.monotonic() - started_s) * 1000)
             lines.append(f"rt={took_ms}ms, SendResult={result_text(result)}")
             data.append({"ms": took_ms, "result": str(result.status), "messageId": result.message_id})
-    return Output([Text(lines)], data)
+    return Output([OutputLines(lines)], data)
 
 
 def _timed(producer: Producer, queue: MessageQueue, size: int) -> tuple[int, RocketeerError | None]:
@@ -123,7 +123,7 @@ def check_msg_send_rt(admin: Admin, topic: Topic, amount: Amount = 100, size: Si
             took_ms, error = _timed(producer, queue, size)
             times.append(took_ms)
             rows.append((queue.broker_name, queue.queue_id, error is None, took_ms))
-    table = Table(
+    table = OutputTable(
         "%-32s  %-4s  %-20s    %s",
         columns("broker", "#Broker Name", "queueId", "#QID", "sent", "#Send Result", "ms", "#RT"),
         rows,
@@ -135,11 +135,11 @@ def check_msg_send_rt(admin: Admin, topic: Topic, amount: Amount = 100, size: Si
         "sends": [dict(zip(("broker", "queueId", "sent", "ms"), row, strict=True)) for row in rows],
     }
     last = [f"Avg RT: {'-' if mean is None else f'{mean:.2f}'}"]
-    return Output([table, Text(last)], data)
+    return Output([table, OutputLines(last)], data)
 
 
 def mean_without_first(times: Sequence[int]) -> float | None:
-    """The first send connects: it says nothing of the others, if there are others."""
+    """The mean of all times but the first, which connecting took, if there are others."""
     counted = times[1:] if len(times) > 1 else times
     return sum(counted) / len(counted) if counted else None
 
@@ -177,8 +177,8 @@ def cluster_rt(
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         lines = [f"{now}|{machine_room}|{row[0]}|{row[1]}|{_whole(row[2])}" for row in rows]
         keys = [column.key for column in titles]
-        return Output([Text(lines)], [dict(zip(keys, row, strict=True)) for row in rows])
-    table = Table(
+        return Output([OutputLines(lines)], [dict(zip(keys, row, strict=True)) for row in rows])
+    table = OutputTable(
         "%-24s  %-24s  %-4s  %-8s          %-16s",
         titles,
         rows,

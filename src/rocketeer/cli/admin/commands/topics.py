@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 from rocketeer.admin.blocking import Admin
 from rocketeer.admin.plans.clusters import choose_brokers
 from rocketeer.cli.admin.declare import Option, Subject, command
-from rocketeer.cli.admin.options import BrokerAddress, ClusterName, Topic
-from rocketeer.cli.admin.output import Output, Table, Text, columns, said, when
+from rocketeer.cli.admin.options import BrokerAddressOption, ClusterName, Topic
+from rocketeer.cli.admin.output import Output, OutputLines, OutputTable, columns, said, when
 from rocketeer.client.core.allocate import Averagely
 from rocketeer.errors import ConfigError, NoRoute
 from rocketeer.model.route import BrokerData, Route
@@ -26,14 +26,14 @@ def topic_list(
 ) -> Output:
     if not cluster_model:
         names = admin.topics()
-        return Output([Text(names)], list(names))
+        return Output([OutputLines(names)], list(names))
     found = admin.all_topic_groups()
     rows = [
         (cluster, each.topic, group)
         for each in found
         for cluster, group in itertools.product(each.clusters, each.groups or ("",))
     ]
-    table = Table(
+    table = OutputTable(
         "%-20s  %-64s  %-64s",
         columns("cluster", "#Cluster Name", "topic", "#Topic", "group", "#Consumer Group"),
         rows,
@@ -54,7 +54,7 @@ def topic_route(
     route = admin.topic_route(topic)
     data = _route_data(route)
     if not as_list:
-        return Output([Text(_route_lines(route))], data)
+        return Output([OutputLines(_route_lines(route))], data)
     brokers = {each.broker_name: each for each in route.brokers}
     queues = sorted(route.queues, key=lambda each: each.broker_name)
     rows = [
@@ -70,7 +70,7 @@ def topic_route(
         if each.broker_name in brokers
     ]
     form = "%-45s %-32s %-50s %-10s %-11s %-5s"
-    table = Table(
+    table = OutputTable(
         form,
         columns(
             "cluster", "#ClusterName", "broker", "#BrokerName", "addresses", "#BrokerAddrs", "readQueues",
@@ -79,7 +79,7 @@ def topic_route(
         rows,
     )  # fmt: skip
     totals = ("Total:", len(brokers), "", sum(row[3] for row in rows), sum(row[4] for row in rows), "")
-    return Output([table, Text(["-" * 158, form % totals])], data)
+    return Output([table, OutputLines(["-" * 158, form % totals])], data)
 
 
 def _addresses_text(broker: BrokerData) -> str:
@@ -150,7 +150,7 @@ def topic_status(admin: Admin, topic: Topic) -> Output:
         )
         for queue, each in status.queues.items()
     ]  # fmt: skip
-    table = Table(
+    table = OutputTable(
         "%-32s  %-4s  %-20s  %-20s    %s",
         columns(
             "broker", "#Broker Name", "queueId", "#QID", "minOffset", "#Min Offset", "maxOffset",
@@ -164,7 +164,7 @@ def topic_status(admin: Admin, topic: Topic) -> Output:
 @command("topicClusterList", Subject.TOPICS, "The clusters that have a topic")
 def topic_cluster_list(admin: Admin, topic: Topic) -> Output:
     clusters = admin.topic_clusters(topic)
-    return Output([Text(clusters)], list(clusters))
+    return Output([OutputLines(clusters)], list(clusters))
 
 
 @command(
@@ -176,7 +176,7 @@ def topic_cluster_list(admin: Admin, topic: Topic) -> Output:
 def update_topic(
     admin: Admin,
     topic: Topic,
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
     read_queues: Annotated[int, Option("r", "readQueueNums", "queues to read (8)")] = 8,
     write_queues: Annotated[int, Option("w", "writeQueueNums", "queues to write (8)")] = 8,
@@ -190,7 +190,7 @@ def update_topic(
     config = TopicConfig(
         topic, read_queues, write_queues, perm, sys_flag=int(unit) | int(unit_sub) << 1, order=order
     )
-    done = admin.update_topic(config, broker=broker, cluster=None if broker else cluster)
+    done = admin.update_topic(config, broker=broker, cluster=cluster)
     lines = [f"create topic to {each.address} success." for each in done.brokers]
     if order:
         conf = admin.order_conf(topic)
@@ -204,10 +204,10 @@ def update_topic_perm(
     admin: Admin,
     topic: Topic,
     perm: Annotated[int, Option("p", "perm", "2 write, 4 read, 6 both")],
-    broker: BrokerAddress | None = None,
+    broker: BrokerAddressOption | None = None,
     cluster: ClusterName | None = None,
 ) -> Output:
-    done = admin.update_topic_perm(topic, perm, broker=broker, cluster=None if broker else cluster)
+    done = admin.update_topic_perm(topic, perm, broker=broker, cluster=cluster)
     lines: list[str] = []
     for each, (was, config) in done:
         lines.append(f"update topic perm from {was} to {perm} in {each.address} success.")
@@ -289,7 +289,7 @@ def allocate_mq(
             for member, share in shares.items()
         }
     }
-    return Output([Text([_compact(data)])], data)
+    return Output([OutputLines([_compact(data)])], data)
 
 
 def _compact(data: object) -> str:

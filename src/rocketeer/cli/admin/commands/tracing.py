@@ -5,7 +5,7 @@ from typing import Annotated
 from rocketeer.admin.blocking import Admin
 from rocketeer.cli.admin.declare import Option, Subject, command
 from rocketeer.cli.admin.options import Topic
-from rocketeer.cli.admin.output import Cell, Output, Table, Text, columns, text_of, when
+from rocketeer.cli.admin.output import Cell, Output, OutputLines, OutputTable, columns, text_of, when
 from rocketeer.errors import MessageNotFound
 from rocketeer.model.topic import TRACE_TOPIC
 from rocketeer.record.trace import TraceEvent, TraceKind
@@ -36,11 +36,11 @@ def query_msg_trace_by_id(
         for each in events
         if each.kind is TraceKind.SUB_AFTER
     ]
-    parts: list[Table | Text] = []
+    parts: list[OutputTable | OutputLines] = []
     if sent:
-        parts += [_table("#ProducerGroup", "#SendTime", sent), Text([""])]
+        parts += [_table("#ProducerGroup", "#SendTime", sent), OutputLines([""])]
     if consumed:
-        parts += [_table("#ConsumerGroup", "#ConsumerTime", consumed), Text([""])]
+        parts += [_table("#ConsumerGroup", "#ConsumerTime", consumed), OutputLines([""])]
     keys = ("type", "group", "host", "timeMs", "costMs", "status")
     return Output(parts, [dict(zip(keys, each, strict=True)) for each in (*sent, *consumed)])
 
@@ -59,12 +59,12 @@ def _row(kind: str, end: TraceEvent, begin: TraceEvent) -> tuple[object, ...]:
     )
 
 
-def _table(who: str, time_title: str, rows: list[tuple[object, ...]]) -> Table:
+def _table(who: str, time_title: str, rows: list[tuple[object, ...]]) -> OutputTable:
     titles = columns(
         "type", "#Type", "group", who, "host", "#ClientHost", "timeMs", time_title, "costMs", "#CostTimes",
         "status", "#Status",
     )  # fmt: skip
-    return Table("%-10s %-20s %-20s %-20s %-10s %-10s", titles, rows)
+    return OutputTable("%-10s %-20s %-20s %-20s %-10s %-10s", titles, rows)
 
 
 # --- entries ------------------------------------------------------------------------------------
@@ -110,4 +110,4 @@ def query_cq(
             for number, each in enumerate(found.entries, start=index)
         ],
     }  # fmt: skip
-    return Output([Text(lines)], data)
+    return Output([OutputLines(lines)], data)

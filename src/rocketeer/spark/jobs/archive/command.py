@@ -21,7 +21,7 @@ from rocketeer.spark.jobs.lake.session import LakeSession, open_session
 from rocketeer.spark.jobs.lake.state import LakeState, Range, lost_between, ranges_of, with_ranges
 from rocketeer.spark.jobs.lake.writer import WriterTerms, files_of
 from rocketeer.spark.jobs.moments import parse_duration_ms
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.running import Run, SourceOptionTexts, batch_interval, job_command, key_values, say
 from rocketeer.spark.jobs.texts import counted
 from rocketeer.spark.versions import need_streams
@@ -128,7 +128,7 @@ class ArchiveTerms:
 
 
 def archive(
-    spark: "SparkSession", lake: "str | Path", terms: ArchiveTerms, *, progress: Progress | None = None
+    spark: "SparkSession", lake: "str | Path", terms: ArchiveTerms, *, progress: JobProgress | None = None
 ) -> Archived:
     """Archive topics into a lake, made if need be; returns when all is there (with an interval: never).
 
@@ -168,7 +168,7 @@ def archive(
         writer = stream.writeStream.queryName("archive").foreachBatch(_committer(session, done, tidy))
         writer = writer.option("checkpointLocation", session.lake.checkpoint)
         query = triggered(writer, terms.interval).start()
-        (progress or Progress("archive", quiet=True)).watch(query, rows=lambda: done.rows)
+        (progress or JobProgress("archive", quiet=True)).watch(query, rows=lambda: done.rows)
         done.compacted += tidy()
         return done
 
@@ -210,7 +210,7 @@ def _committer(
 
 
 def _joined(texts: Iterable[str]) -> dict[MessageQueue, list[Range]]:
-    """The ranges that tasks spoke of."""
+    """The ranges that tasks wrote, put together."""
     each = [ranges_of(json.loads(text)) for text in texts]
     return with_ranges({}, [(queue, one) for ranges in each for queue in ranges for one in ranges[queue]])
 
@@ -274,7 +274,7 @@ def command(
         options=key_values("--option", option),
     )
     with run.spark("archive") as spark:
-        done = archive(spark, lake, terms, progress=Progress("archive", quiet=run.quiet))
+        done = archive(spark, lake, terms, progress=JobProgress("archive", quiet=run.quiet))
         say(
             f"archived {counted(done.rows, 'message')} into {lake}: {counted(done.commits, 'commit')}, "
             + counted(done.files, "file")

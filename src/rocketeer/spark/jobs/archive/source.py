@@ -13,11 +13,11 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeLocation
 from rocketeer.spark.jobs.lake.state import Range, ranges_json, with_ranges
 from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, queue_runs, summary_json
 from rocketeer.spark.source.columns import SCHEMA
-from rocketeer.spark.source.offsets import Places, from_json
+from rocketeer.spark.source.offsets import QueueOffsets, from_json
 from rocketeer.spark.source.options import SourceOptions, parse_options
 from rocketeer.spark.source.reading import RangePartition, read_partition
 from rocketeer.spark.source.stream import StreamReader
@@ -47,7 +47,7 @@ class ArchiveSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         given = {name.lower(): value for name, value in dict(self.options).items()}
         storage = json.loads(given.pop(STORAGE))
-        place = LakePlace(given.pop(LAKE), tuple((name, value) for name, value in storage))
+        place = LakeLocation(given.pop(LAKE), tuple((name, value) for name, value in storage))
         terms = WriterTerms(given.pop(COMPRESSION), int(given.pop(FILE_BYTES)), given.pop(SUFFIX))
         ends = from_json(json.loads(given.pop(ENDS)))
         return ArchiveReader(parse_options(given, streaming=True), place, terms, ends)
@@ -56,17 +56,19 @@ class ArchiveSource(DataSource):
 class ArchiveReader(StreamReader):
     """Plans like any stream of the source; a task's rows are its files."""
 
-    def __init__(self, options: SourceOptions, place: LakePlace, terms: WriterTerms, ends: Places) -> None:
+    def __init__(
+        self, options: SourceOptions, place: LakeLocation, terms: WriterTerms, ends: QueueOffsets
+    ) -> None:
         super().__init__(options, SCHEMA)
         self._place = place
         self._terms = terms
         self._ends = ends
 
-    def _starting_places(self) -> Places:
+    def _starting_places(self) -> QueueOffsets:
         """Of a query without a checkpoint. If the lake has messages all the same, it goes on behind them."""
         return {queue: self._ends.get(queue, offset) for queue, offset in super()._starting_places().items()}
 
-    def _check_checkpoint(self, places: Places) -> None:
+    def _check_checkpoint(self, places: QueueOffsets) -> None:
         """It is the lake's: which of its topics are archived further is said anew each time."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -5,6 +5,7 @@ row by row.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from rocketeer.audit.report import AuditReport
@@ -30,7 +31,7 @@ OffsetRanges = list[tuple[MessageQueue, int, int]]
 def audit_agreement(
     spark: "SparkSession", lake: Lake, state: LakeState, options: Mapping[str, str], report: AuditReport
 ) -> None:
-    """`options` are the source's: where the topics are, without which."""
+    """Compare a lake with its topics; `options` are the source's: where the topics are, without which."""
     there = all_topics(options)
     topics = sorted({queue.topic for queue in state.ranges} & there)
     gone = sorted({queue.topic for queue in state.ranges} - there)
@@ -50,12 +51,9 @@ def audit_agreement(
 
 
 def shared_ranges(state: LakeState, options: Mapping[str, str]) -> OffsetRanges:
-    view = open_view(parse_options(options, streaming=False))
-    try:
+    with closing(open_view(parse_options(options, streaming=False))) as view:
         queues = view.queues()
         lows, highs = view.lows(queues), view.highs(queues)
-    finally:
-        view.close()
     found: OffsetRanges = []
     for queue, ranges in state.archived().items():
         if queue in lows and queue in highs:
@@ -70,17 +68,15 @@ def _within(spark: "SparkSession", frame: "DataFrame", shared: OffsetRanges) -> 
     """Only rows of the ranges, as their place and a hash of everything in them."""
     from pyspark.sql import functions as f
 
-    rows = [(q.topic, q.broker_name, q.queue_id, begin, end) for q, begin, end in shared]
-    ranges = spark.createDataFrame(rows, "topic string, brokerName string, queueId int, begin long, end long")
+    from rocketeer.spark.jobs.replay.rows import joined_ranges
+
     values = [
         f.array_sort(f.map_entries("properties")) if name == "properties" else f.col(name)
         for name in frame.columns
         if name not in _KEY
     ]
     hashed = frame.select(*_KEY, f.xxhash64(*values).alias("hash"))
-    joined = hashed.join(f.broadcast(ranges), ["topic", "brokerName", "queueId"])
-    inside = (f.col("queueOffset") >= f.col("begin")) & (f.col("queueOffset") < f.col("end"))
-    return joined.where(inside).select(*_KEY, "hash")
+    return joined_ranges(spark, hashed, shared).select(*_KEY, "hash")
 
 
 def _compare(archived: "DataFrame", stored: "DataFrame", report: AuditReport) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketeer.audit.options import DelayLevels, Exact, JsonFile, Shown, show
+from rocketeer.audit.options import DelayLevelsOption, Exact, JsonFile, ShownOption, show
 from rocketeer.audit.report import FINDINGS_MAX, AuditReport
 from rocketeer.audit.store import audit_store
 from rocketeer.errors import ConfigError
@@ -18,7 +18,7 @@ from rocketeer.spark.jobs.audit.lake import audit_lake_files
 from rocketeer.spark.jobs.audit.runner import with_spark
 from rocketeer.spark.jobs.lake.folder import Lake
 from rocketeer.spark.jobs.lake.state import LakeState
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.running import Run, job_command
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def command(
         str | None, typer.Option(help="Whose store it is, when the lake has several brokers.")
     ] = None,
     exact: Exact = None,
-    delay_levels: DelayLevels = None,
-    findings: Shown = FINDINGS_MAX,
+    delay_levels: DelayLevelsOption = None,
+    findings: ShownOption = FINDINGS_MAX,
     json: JsonFile = None,
 ) -> None:
     """Prove a store (checksums, places, queues, index) and that a lake agrees with it; exit code 1 if not."""
@@ -102,7 +102,7 @@ def command(
         raise ConfigError("nothing to audit: name a store's folder, or a lake with --lake")
     if store is not None and not (store / "commitlog").is_dir():
         raise ConfigError(f"{store} is not a store: it has no folder commitlog")
-    progress = Progress("audit", quiet=run.quiet)
+    progress = JobProgress("audit", quiet=run.quiet)
     with run.spark("audit") as spark, progress.during(spark):
         report = audit(
             spark,

@@ -1,6 +1,5 @@
 """A lake against itself: every file a commit names is there, as it was written, and holds each message once."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -13,9 +12,10 @@ from rocketeer.audit.store import Runner
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.delta import DeltaLake
 from rocketeer.spark.jobs.lake.folder import Lake
-from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeLocation
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, QueuePart, Range
 from rocketeer.spark.jobs.lake.writer import joined, parts_of, queue_parts, queue_runs
+from rocketeer.spark.jobs.query.ranges import gaps
 from rocketeer.spark.jobs.texts import counted
 
 LOST_FILE: Final = "lake file is missing"
@@ -58,7 +58,7 @@ def audit_lake_files(run: Runner, lake: Lake, report: AuditReport) -> LakeState:
     return state
 
 
-def check_file(place: LakePlace, file: DataFile) -> FileResult:
+def check_file(place: LakeLocation, file: DataFile) -> FileResult:
     """One file: its size, its pages' checksums, its rows, its queues."""
     result = FileResult()
     size = place.size(file.path)
@@ -90,7 +90,7 @@ def check_file(place: LakePlace, file: DataFile) -> FileResult:
 
 
 def _read_parts(
-    place: LakePlace, file: DataFile, result: FileResult
+    place: LakeLocation, file: DataFile, result: FileResult
 ) -> tuple[dict[tuple[str, int], QueuePart], list[QueuePart] | None]:
     """What is in a file, and what its footer says."""
     parts: dict[tuple[str, int], QueuePart] = {}
@@ -139,18 +139,9 @@ def _check_runs(
             )
 
 
-def _without(some: list[Range], others: list[Range]) -> Iterable[tuple[int, int]]:
+def _without(some: list[Range], others: list[Range]) -> list[tuple[int, int]]:
     """The parts of `some` that are not in `others`; both in order."""
-    for one in some:
-        at = one.begin
-        for other in others:
-            if other.end <= at or other.begin >= one.end:
-                continue
-            if other.begin > at:
-                yield at, other.begin
-            at = max(at, other.end)
-        if at < one.end:
-            yield at, one.end
+    return [(gap.begin, gap.end) for one in some for gap in gaps(others, one.begin, one.end)]
 
 
 def _note_holes(state: LakeState, report: AuditReport) -> None:

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def with_spark(spark: "SparkSession") -> Runner:
-    """One Spark task for each. On a cluster the store's folder must be on every machine under the same path."""
+    """Run tasks as Spark tasks; on a cluster every machine must have the store's folder under the same path."""
 
     def run_all(tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
         if not tasks:

@@ -21,7 +21,7 @@ from rocketeer.spark.jobs.dead_letters.rows import (
     OLDER,
     ORIGIN,
     REASON,
-    Choice,
+    DeadLetterFilter,
     chosen,
     dead_letters,
     for_export,
@@ -29,8 +29,8 @@ from rocketeer.spark.jobs.dead_letters.rows import (
     with_origins,
 )
 from rocketeer.spark.jobs.moments import HELP, parse_span
-from rocketeer.spark.jobs.progress import Progress
-from rocketeer.spark.jobs.results import Format, cell, check_target, write_result
+from rocketeer.spark.jobs.progress import JobProgress
+from rocketeer.spark.jobs.results import OutputFormat, cell, check_target, write_result
 from rocketeer.spark.jobs.running import Run, job_command, say
 from rocketeer.spark.jobs.terminal import columns_table, console
 from rocketeer.spark.jobs.texts import bytes_text, counted, plain, second_text, shortened
@@ -40,7 +40,7 @@ from rocketeer.spark.sink.options import AT_LEAST_ONCE, EFFECTIVELY_ONCE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Choice", "chosen", "dead_letters", "resend", "summary", "with_origins"]
+__all__ = ["DeadLetterFilter", "chosen", "dead_letters", "resend", "summary", "with_origins"]
 
 
 class ExportFormat(StrEnum):
@@ -112,13 +112,13 @@ def command(
 ) -> None:
     """Show, export or send again what consumer groups gave up."""
     begin, end = parse_span(since, until, now := datetime.now(UTC))
-    choice = Choice(message_id or (), key or (), tag or (), origin or (), where)
+    choice = DeadLetterFilter(message_id or (), key or (), tag or (), origin or (), where)
     narrowed = not choice.is_everything or bool(group) or begin is not None or end is not None
     chosen_form = _export_form(export, form, overwrite)
     _check_resend(again, yes, to, narrowed or everything)
     nameserver = run.needed_nameserver() if lake is None or again else run.nameserver
     with run.spark("dead-letters") as spark:
-        progress = Progress("dead-letters", quiet=run.quiet)
+        progress = JobProgress("dead-letters", quiet=run.quiet)
         source = None if lake is None else str(lake)
         read = dead_letters(spark, nameserver, groups=group, lake=source, since=begin, until=end)
         letters = chosen(read, choice).persist()
@@ -142,7 +142,7 @@ def command(
             )
 
 
-def _export_form(export: Path | None, form: ExportFormat | None, overwrite: bool) -> Format | None:
+def _export_form(export: Path | None, form: ExportFormat | None, overwrite: bool) -> OutputFormat | None:
     if export is None:
         if form is not None:
             raise ConfigError("--format is for --export FILE")
@@ -150,7 +150,7 @@ def _export_form(export: Path | None, form: ExportFormat | None, overwrite: bool
     found = form or _ENDINGS.get(export.suffix.lower())
     if found is None:
         raise ConfigError(f"--export {export}: say --format json, csv or parquet")
-    chosen_form = Format(found.value)
+    chosen_form = OutputFormat(found.value)
     check_target(chosen_form, export, overwrite)
     return chosen_form
 
@@ -172,7 +172,7 @@ def _resend(
     run_name: str,
     at_least_once: bool,
     yes: bool,
-    progress: Progress,
+    progress: JobProgress,
     spark: "SparkSession",
 ) -> None:
     count = sum(row["messages"] for row in groups)
@@ -230,7 +230,7 @@ def print_letters(groups: Sequence[Row], some: Sequence[Row], show: Console) -> 
 
 
 def _when(time: datetime) -> str:
-    """Spark gives times of this machine's zone, without saying so."""
+    """A time in UTC: Spark gives times of this machine's zone, without saying so."""
     return second_text(round(time.timestamp() * 1000))
 
 

@@ -13,15 +13,13 @@ from rocketeer.errors import ConfigError
 from rocketeer.model import property_names as names
 from rocketeer.model.topic import validate_topic_name
 from rocketeer.spark.jobs.dead_letters.rows import ORIGIN
-from rocketeer.spark.jobs.replay.properties import NOT_COPIED
+from rocketeer.spark.jobs.sent_again import new_messages, send_counted
 from rocketeer.spark.sink.options import EFFECTIVELY_ONCE
-from rocketeer.spark.source.options import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RUN: Final = "1"
-_ROW_ID: Final = "_deadLetter"
 
 
 def resend(
@@ -37,22 +35,13 @@ def resend(
     Effectively once, a letter that an earlier call with the same `run` sent to the same topic is not stored again,
     though it counts. `at-least-once` is for brokers other than Rocketeer's.
     """
-    from pyspark.sql import Observation
-
     check_targets(letters, to)
-    counted = Observation()
-    messages = to_messages(letters, to).observe(counted, f.count(f.lit(1)).alias("rows"))
     options = {"nameserver": nameserver, "delivery": delivery}
-    if delivery == EFFECTIVELY_ONCE:
-        options |= {"idColumn": _ROW_ID, "writeId": f"dead-letters-{run}"}
-    else:
-        messages = messages.drop(_ROW_ID)
-    messages.write.format(FORMAT).options(**options).mode("append").save()
-    return int(counted.get["rows"])
+    return send_counted(to_messages(letters, to), options, f"dead-letters-{run}")
 
 
 def check_targets(letters: "DataFrame", to: str | None) -> None:
-    """Before anything is sent: every letter has somewhere to go."""
+    """Raise ConfigError, before anything is sent, for letters that have nowhere to go."""
     if to is not None:
         validate_topic_name(to)
         return
@@ -70,15 +59,7 @@ def target(to: str | None) -> Column:
 
 def to_messages(letters: "DataFrame", to: str | None) -> "DataFrame":
     """The columns the sink takes."""
-    kept = f.map_filter("properties", lambda name, _: ~name.isin(*sorted(NOT_COPIED)))
     # The place alone would do, were it not that a store can be deleted and begun anew.
     letter = f.concat_ws("/", "topic", "offsetMsgId", f.unix_millis("storeTimestamp").cast("string"))
-    return letters.select(
-        target(to).alias("topic"),
-        "body",
-        "tags",
-        "keys",
-        kept.alias("properties"),
-        f.col("properties").getItem(names.SHARDING_KEY).alias("shardingKey"),
-        letter.alias(_ROW_ID),
-    )
+    sharding_key = f.col("properties").getItem(names.SHARDING_KEY)
+    return new_messages(letters, topic=target(to), sharding_key=sharding_key, row_id=letter)

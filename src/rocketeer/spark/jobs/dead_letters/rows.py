@@ -28,7 +28,7 @@ class NoDeadLetters(RocketeerError):
 
 
 @dataclass(frozen=True)
-class Choice:
+class DeadLetterFilter:
     """Which dead letters; each part narrows it further, a part that is empty does not."""
 
     ids: Sequence[str] = ()
@@ -87,7 +87,7 @@ def with_origins(frame: DataFrame) -> DataFrame:
     )
 
 
-def chosen(letters: DataFrame, choice: Choice) -> DataFrame:
+def chosen(letters: DataFrame, choice: DeadLetterFilter) -> DataFrame:
     """Those that fit; ConfigError if the condition is none."""
     if choice.ids:
         letters = letters.where(

@@ -31,7 +31,7 @@ from rocketeer.spark.jobs.demo.shop import (
     Shop,
     shop_cluster,
 )
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.query.terms import TableTerms
 from rocketeer.spark.jobs.replay.command import ReplayTerms, replay
 from rocketeer.spark.jobs.running import Run, job_command
@@ -48,8 +48,8 @@ LIVE_S_MAX: Final = 90.0
 _SHOWN_TOTALS: Final = 6
 
 
-class Steps:
-    """What is going on, for the person who watches."""
+class DemoLog:
+    """Prints what the demo does, with the seconds since it began."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -74,7 +74,7 @@ def command(
     ] = None,
 ) -> None:
     """A cluster, a shop's orders and the jobs on them, in under two minutes; changes nothing of yours."""
-    steps = Steps()
+    steps = DemoLog()
     with demo_folder(folder) as home, ExitStack() as stack:
         steps.say(f"a cluster starts, in {home}")
         nameserver = stack.enter_context(shop_cluster(home))
@@ -101,7 +101,7 @@ def command(
     )
 
 
-def show_delta(lake: Path, steps: Steps) -> None:
+def show_delta(lake: Path, steps: DemoLog) -> None:
     """The lake as a reader sees it that knows nothing of us; where DuckDB is not installed, how to ask it."""
     question = "SELECT topic, count(*), min(storeTimestamp) FROM lake GROUP BY topic ORDER BY topic"
     try:
@@ -157,7 +157,7 @@ def demo_folder(wanted: Path | None) -> Iterator[Path]:
     (home / "cluster.log").unlink(missing_ok=True)
 
 
-def show_totals(spark: "SparkSession", shop: Shop, home: Path, live_s: float, steps: Steps) -> None:
+def show_totals(spark: "SparkSession", shop: Shop, home: Path, live_s: float, steps: DemoLog) -> None:
     """While orders come in, a stream sums them up into a topic, and a consumer of that topic prints the sums."""
     steps.say(f"the shop opens; a stream sums {ORDERS} up into the topic {TOTALS}")
     lines: list[str] = []
@@ -220,7 +220,7 @@ def run_jobs(
     store: Path,
     lake: Path,
     report: Path,
-    steps: Steps,
+    steps: DemoLog,
     *,
     quiet: bool,
 ) -> None:
@@ -228,13 +228,13 @@ def run_jobs(
     # What nobody was sent to has nothing to archive, but its queues are there.
     terms = ArchiveTerms(topics=[topic for topic in TOPICS if topic != AGAIN], nameserver=nameserver)
     steps.say("archive: all topics into a lake, a Delta table")
-    done = archive(spark, lake, terms, progress=Progress("archive", quiet=quiet))
+    done = archive(spark, lake, terms, progress=JobProgress("archive", quiet=quiet))
     steps.say(f"archived {done.rows:,} messages in {done.files} files, exactly once")
 
     steps.say("stats: the report")
     tables = TableTerms(nameserver=nameserver, lake=lake)
     topics = list(terms.topics)
-    with Progress("stats", quiet=quiet).during(spark):
+    with JobProgress("stats", quiet=quiet).during(spark):
         found = stats(read_topics(spark, tables, topics, COLUMNS), queues=known_queues(tables, topics))
     write_page(found, report, title="The shop's messages", about=[("From", "the demo's brokers and lake")])
     steps.say(f"report written: {report}")
@@ -244,11 +244,11 @@ def run_jobs(
     again = ReplayTerms(
         nameserver=nameserver, lake=lake, topics=[ORDERS], to=AGAIN, tags="paid", where=chosen
     )
-    replayed = replay(spark, again, progress=Progress("replay", quiet=quiet))
+    replayed = replay(spark, again, progress=JobProgress("replay", quiet=quiet))
     steps.say(f"replayed {replayed.sent:,} messages")
 
     steps.say("audit: every record, queue and key of the broker's store, and the lake against it")
-    with Progress("audit", quiet=quiet).during(spark):
+    with JobProgress("audit", quiet=quiet).during(spark):
         proof = audit(spark, store, lake=lake)
     if not proof.ok:
         raise DemoFailed(f"the audit found faults:\n{proof.table(10)}")

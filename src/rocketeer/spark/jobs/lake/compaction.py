@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketeer.spark.jobs.lake.delta import DeltaLake
-from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeDamaged, LakeLocation
 from rocketeer.spark.jobs.lake.session import LakeSession
 from rocketeer.spark.jobs.lake.state import DataFile, QueuePart
 from rocketeer.spark.jobs.lake.writer import (
-    OpenFile,
+    OpenLakeFile,
     WriterTerms,
     files_of,
     joined,
@@ -83,12 +83,12 @@ def compact(spark: "SparkSession", session: LakeSession, terms: WriterTerms | No
     return len(removed)
 
 
-def merge_files(place: LakePlace, files: Iterable[DataFile], terms: WriterTerms) -> DataFile:
+def merge_files(place: LakeLocation, files: Iterable[DataFile], terms: WriterTerms) -> DataFile:
     """One file with the rows of several of one folder; LakeDamaged if they are not what was written to them."""
     import pyarrow.parquet as pq
 
     given = list(files)
-    target: OpenFile | None = None
+    target: OpenLakeFile | None = None
     wanted: dict[tuple[str, int], QueuePart] = {}
     for file in given:
         with (
@@ -103,7 +103,7 @@ def merge_files(place: LakePlace, files: Iterable[DataFile], terms: WriterTerms)
                 wanted[where] = joined(wanted[where], part) if where in wanted else part
             for batch in source.iter_batches(batch_size=_READ_ROWS):
                 if target is None:
-                    target = OpenFile(place, str(Path(file.path).parent), batch.schema, terms)
+                    target = OpenLakeFile(place, str(Path(file.path).parent), batch.schema, terms)
                 target.add(batch)
     assert target is not None, "files of a lake have rows"
     merged = target.close()

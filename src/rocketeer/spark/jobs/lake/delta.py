@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace, NoLake
+from rocketeer.spark.jobs.lake.locations import LakeDamaged, LakeLocation, NoLake
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, Range, ranges_json, ranges_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class DeltaLake:
 
     kind = "delta"
 
-    def __init__(self, place: LakePlace) -> None:
+    def __init__(self, place: LakeLocation) -> None:
         self.place = place
 
     def exists(self) -> bool:
@@ -102,7 +102,7 @@ class DeltaLake:
         removed: Iterable[DataFile],
         ranges: Mapping[MessageQueue, Iterable[Range]],
     ) -> None:
-        """The same rows in other files."""
+        """Replace files by others with the same rows, in one commit."""
         from deltalake.transaction import RemoveAction
 
         now_ms = int(datetime.now(UTC).timestamp() * 1000)

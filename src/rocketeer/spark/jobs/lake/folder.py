@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.delta import DeltaLake
+from rocketeer.spark.jobs.lake.locations import LakeDamaged, LakeLocation, NoLake
 from rocketeer.spark.jobs.lake.migration import is_old, migrate
 from rocketeer.spark.jobs.lake.notes import META
 from rocketeer.spark.jobs.lake.parquet import ParquetLake
-from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace, NoLake
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, Range
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Lake:
     table: LakeTable
 
     @property
-    def place(self) -> LakePlace:
+    def place(self) -> LakeLocation:
         return self.table.place
 
     @property
@@ -60,7 +60,7 @@ class Lake:
         return self.query_id(DEDUP) is not None
 
     def query_id(self, checkpoint: str) -> str | None:
-        """Of the stream that fills the lake: it lives with the checkpoint; None before the first start."""
+        """The id of the stream that fills the lake, from its checkpoint; None before the first start."""
         name = f"{META}/{checkpoint}/metadata"
         if self.place.size(name) is None:
             return None
@@ -70,7 +70,7 @@ class Lake:
     @staticmethod
     def open(path: "str | Path") -> "Lake":
         """An existing lake; NoLake says why it is none."""
-        place = LakePlace.of(path)
+        place = LakeLocation.of(path)
         table = _found(place)
         if table is None:
             if is_old(place):
@@ -87,7 +87,7 @@ class Lake:
     @staticmethod
     def create(path: "str | Path", kind: str | None = None) -> "Lake":
         """A new lake, or the one that is there; NoLake if the place holds something else. For a writer."""
-        place = LakePlace.of(path)
+        place = LakeLocation.of(path)
         plain = ParquetLake(place) if kind == "parquet" else None
         if is_old(place):
             migrate(place)
@@ -107,7 +107,7 @@ class Lake:
         return self.table.state(version)
 
 
-def _found(place: LakePlace) -> LakeTable | None:
+def _found(place: LakeLocation) -> LakeTable | None:
     delta = DeltaLake(place)
     if delta.exists():
         return delta

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeDamaged, LakeLocation
 from rocketeer.spark.jobs.lake.state import DataFile, QueuePart
 
 _AT_A_TIME: Final = 16
 
 
-def all_parts(place: LakePlace, files: Iterable[DataFile]) -> dict[str, list[QueuePart]]:
+def all_parts(place: LakeLocation, files: Iterable[DataFile]) -> dict[str, list[QueuePart]]:
     """By the files' paths."""
     chosen = list(files)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
@@ -18,7 +18,7 @@ def all_parts(place: LakePlace, files: Iterable[DataFile]) -> dict[str, list[Que
         return {file.path: parts for file, parts in zip(chosen, found, strict=True)}
 
 
-def parts_in(place: LakePlace, file: DataFile) -> list[QueuePart]:
+def parts_in(place: LakeLocation, file: DataFile) -> list[QueuePart]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.delta import DeltaLake
+from rocketeer.spark.jobs.lake.locations import LakeDamaged, LakeLocation
 from rocketeer.spark.jobs.lake.notes import META, read_json
-from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace
 from rocketeer.spark.jobs.lake.state import DataFile, Range, merged, ranges_of
 
 FORMAT: Final = 1
@@ -46,7 +46,7 @@ class _Sum:
         self.next_number = int(commit["number"]) + 1
 
 
-def is_old(place: LakePlace) -> bool:
+def is_old(place: LakeLocation) -> bool:
     """Whether a lake of format 1 is there, or what an interrupted migration left of one."""
     if not place.is_local:
         return False
@@ -54,7 +54,7 @@ def is_old(place: LakePlace) -> bool:
     return about.exists() and read_json(about).get("format") == FORMAT
 
 
-def migrate(place: LakePlace) -> None:
+def migrate(place: LakeLocation) -> None:
     """Make a Delta table of a lake of format 1. For the one writer; interrupted, it goes on when called again."""
     meta = place.path / META
     table = DeltaLake(place)
@@ -76,7 +76,7 @@ def migrate(place: LakePlace) -> None:
             part.unlink(missing_ok=True)
 
 
-def _read(place: LakePlace, meta: Path) -> _Sum:
+def _read(place: LakeLocation, meta: Path) -> _Sum:
     found = _Sum()
     try:
         saved = _numbers(meta / "states")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from rocketeer.spark.jobs.lake.places import LakeDamaged
+from rocketeer.spark.jobs.lake.locations import LakeDamaged
 from rocketeer.whole_file import create_file, replace_file
 
 META: Final = "_rocketeer"

@@ -19,8 +19,8 @@ from typing import Any, Final
 from rocketeer.errors import ConfigError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.delta import lake_columns
+from rocketeer.spark.jobs.lake.locations import LakeDamaged, LakeLocation, NoLake
 from rocketeer.spark.jobs.lake.notes import META, read_json, write_json
-from rocketeer.spark.jobs.lake.places import LakeDamaged, LakePlace, NoLake
 from rocketeer.spark.jobs.lake.state import DataFile, LakeState, Range, ranges_json, ranges_of
 
 FORMAT: Final = 2
@@ -34,7 +34,7 @@ class ParquetLake:
 
     kind = "parquet"
 
-    def __init__(self, place: LakePlace) -> None:
+    def __init__(self, place: LakeLocation) -> None:
         if not place.is_local:
             raise NoLake(
                 f"{place}: plain Parquet needs files that can be renamed; on object stores lakes are Delta tables"
@@ -102,7 +102,7 @@ class ParquetLake:
             left.unlink()
 
     def vacuum(self, keep_hours: int = 0) -> int:
-        """Nothing is ever replaced."""
+        """Do nothing: plain Parquet never replaces a file."""
         return 0
 
     def _saved(self) -> dict[str, Any]:

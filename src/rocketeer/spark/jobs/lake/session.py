@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rocketeer.errors import RocketeerError
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.folder import Lake
+from rocketeer.spark.jobs.lake.locations import LakeLocation, NoLake
 from rocketeer.spark.jobs.lake.notes import META
 from rocketeer.spark.jobs.lake.parquet import PENDING, ParquetLake
-from rocketeer.spark.jobs.lake.places import LakePlace, NoLake
 from rocketeer.spark.jobs.lake.state import DataFile, Range, with_ranges
 from rocketeer.spark.jobs.lake.writer import LakeWriter, WriterTerms, files_of, summary_json
 
@@ -94,14 +94,14 @@ def open_session(path: "str | Path", kind: str | None = None) -> Iterator[LakeSe
 
     An object store has no locks: there, of two that commit the same batch one is refused.
     """
-    place = LakePlace.of(path)
+    place = LakeLocation.of(path)
     # Before anything is looked at: of two jobs that begin with an empty folder one makes the lake.
     with _locked(place) if place.is_local else contextlib.nullcontext():
         yield LakeSession(Lake.create(path, kind))
 
 
 @contextlib.contextmanager
-def _locked(place: LakePlace) -> Iterator[None]:
+def _locked(place: LakeLocation) -> Iterator[None]:
     notes = place.path / META
     was_there = notes.exists()
     notes.mkdir(parents=True, exist_ok=True)

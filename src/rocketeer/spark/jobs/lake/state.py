@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 
 
@@ -12,8 +13,8 @@ from rocketeer.model.queue import MessageQueue
 class Range:
     """Offsets [begin, end) of a queue."""
 
-    begin: int
-    end: int
+    begin: QueueOffset
+    end: QueueOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,8 @@ class QueuePart:
 
     broker: str
     queue: int
-    begin: int
-    end: int
+    begin: QueueOffset
+    end: QueueOffset
     rows: int
     body_bytes: int
     checksum: int
@@ -73,7 +74,7 @@ class LakeState:
     def archived(self) -> dict[MessageQueue, tuple[Range, ...]]:
         return {queue: tuple(self.ranges[queue]) for queue in sorted(self.ranges)}
 
-    def ends(self) -> dict[MessageQueue, int]:
+    def ends(self) -> dict[MessageQueue, QueueOffset]:
         """Where to go on: behind the last message archived of each queue."""
         return {queue: ranges[-1].end for queue, ranges in self.ranges.items()}
 
@@ -81,7 +82,7 @@ class LakeState:
 def with_ranges(
     known: Mapping[MessageQueue, Iterable[Range]], new: Iterable[tuple[MessageQueue, Range]]
 ) -> dict[MessageQueue, list[Range]]:
-    """Both together, in as few ranges as can be."""
+    """Two tables of ranges as one, in as few ranges as can be."""
     found = {queue: list(ranges) for queue, ranges in known.items()}
     for queue, one in new:
         found.setdefault(queue, []).append(one)
@@ -89,7 +90,7 @@ def with_ranges(
 
 
 def lost_between(
-    reached: Mapping[MessageQueue, int],
+    reached: Mapping[MessageQueue, QueueOffset],
     asked: Mapping[MessageQueue, Sequence[Range]],
     found: Mapping[MessageQueue, Iterable[Range]],
 ) -> int:
@@ -114,7 +115,9 @@ def ranges_json(ranges: Mapping[MessageQueue, Iterable[Range]]) -> list[list[Any
 def ranges_of(value: Iterable[Iterable[Any]]) -> dict[MessageQueue, list[Range]]:
     found: dict[MessageQueue, list[Range]] = {}
     for topic, broker, queue, begin, end in value:
-        found.setdefault(MessageQueue(topic, broker, int(queue)), []).append(Range(int(begin), int(end)))
+        found.setdefault(MessageQueue(topic, broker, int(queue)), []).append(
+            Range(QueueOffset(int(begin)), QueueOffset(int(end)))
+        )
     return found
 
 

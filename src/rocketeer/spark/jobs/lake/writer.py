@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from isal.isal_zlib import crc32
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
-from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeLocation
 from rocketeer.spark.jobs.lake.state import DataFile, QueuePart, Range, partition_folder
 
-Batch: TypeAlias = Any  # pyarrow has no types of its own for mypy
+ArrowBatch: TypeAlias = Any  # pyarrow has no types of its own for mypy
 
 ROW_GROUP_BYTES: Final = 32 << 20
 _DAY_US: Final = 86_400_000_000
@@ -51,18 +52,18 @@ class WriterTerms:
 class LakeWriter:
     """One per task. `add` rows, then `finish`; an abandoned writer leaves files that nobody counts."""
 
-    def __init__(self, place: LakePlace, terms: WriterTerms) -> None:
+    def __init__(self, place: LakeLocation, terms: WriterTerms) -> None:
         self._place = place
         self._terms = terms
-        self._open: dict[str, OpenFile] = {}
+        self._open: dict[str, OpenLakeFile] = {}
         self._done: list[DataFile] = []
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: ArrowBatch) -> None:
         """Rows with the lake's columns; those of one topic or many, of one day or many."""
         for folder, part in _by_folder(batch):
             file = self._open.get(folder)
             if file is None:
-                file = self._open[folder] = OpenFile(self._place, folder, part.schema, self._terms)
+                file = self._open[folder] = OpenLakeFile(self._place, folder, part.schema, self._terms)
             file.add(part)
             if file.bytes >= self._terms.file_bytes:
                 self._done.append(self._open.pop(folder).close())
@@ -74,7 +75,7 @@ class LakeWriter:
         return self._done
 
 
-def _by_folder(batch: Batch) -> Iterator[tuple[str, Batch]]:
+def _by_folder(batch: ArrowBatch) -> Iterator[tuple[str, ArrowBatch]]:
     """The batch cut by topic and day; mostly in one piece, as a queue's messages come in the order of storing."""
     days = pc.floor(
         pc.divide(batch.column("storeTimestamp").cast(pa.int64()).cast(pa.float64()), float(_DAY_US))
@@ -97,10 +98,10 @@ def _folder(names: list[str], kind: int, day: int) -> str:
     return partition_folder(names[kind], datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d"))
 
 
-class OpenFile:
+class OpenLakeFile:
     """A Parquet file being written; rows come without their topic."""
 
-    def __init__(self, place: LakePlace, folder: str, schema: Any, terms: WriterTerms) -> None:
+    def __init__(self, place: LakeLocation, folder: str, schema: Any, terms: WriterTerms) -> None:
         self._place = place
         self._path = f"{folder}/{uuid.uuid4().hex}{terms.suffix}"
         self._sink = place.write(self._path)
@@ -119,7 +120,7 @@ class OpenFile:
                 "brokerName",
             ],
         )
-        self._waiting: list[Batch] = []
+        self._waiting: list[ArrowBatch] = []
         self._waiting_bytes = 0
         self._rows = 0
         self._store_us = (1 << 62, -(1 << 62))
@@ -129,7 +130,7 @@ class OpenFile:
     def bytes(self) -> int:
         return int(self._sink.tell()) + self._waiting_bytes
 
-    def add(self, rows: Batch) -> None:
+    def add(self, rows: ArrowBatch) -> None:
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
         self._rows += len(rows)
@@ -166,7 +167,7 @@ def parts_of(metadata: Any) -> list[QueuePart] | None:
     return None if found is None else [QueuePart(**part) for part in json.loads(found)]
 
 
-def queue_parts(rows: Batch) -> Iterator[QueuePart]:
+def queue_parts(rows: ArrowBatch) -> Iterator[QueuePart]:
     """What a batch has of each queue, with a checksum: rows in any order have the same, and ranges' may be xor-ed.
 
     Spark's SQL for it: bit_xor(crc32(body) * (queueOffset % 2147483647 + 1)).
@@ -179,28 +180,29 @@ def queue_parts(rows: Batch) -> Iterator[QueuePart]:
         yield QueuePart(
             broker,
             queue,
-            int(mine.min()),
-            int(mine.max()) + 1,
+            QueueOffset(int(mine.min())),
+            QueueOffset(int(mine.max()) + 1),
             len(mine),
             int(sizes[at].sum()),
             int(np.bitwise_xor.reduce(sums[at])),
         )
 
 
-def queue_runs(topic: str, rows: Batch) -> Iterator[tuple[MessageQueue, Range]]:
+def queue_runs(topic: str, rows: ArrowBatch) -> Iterator[tuple[MessageQueue, Range]]:
     """The offsets that a batch of one topic has of each queue, as runs without a hole."""
     offsets = _offsets(rows)
     for broker, queue, at in _by_queue(rows):
         mine = np.sort(offsets[at])
         for run in np.split(mine, np.flatnonzero(np.diff(mine) != 1) + 1):
-            yield MessageQueue(topic, broker, queue), Range(int(run[0]), int(run[-1]) + 1)
+            begin, end = QueueOffset(int(run[0])), QueueOffset(int(run[-1]) + 1)
+            yield MessageQueue(topic, broker, queue), Range(begin, end)
 
 
-def _offsets(rows: Batch) -> Any:
+def _offsets(rows: ArrowBatch) -> Any:
     return rows.column("queueOffset").to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _by_queue(rows: Batch) -> Iterator[tuple[str, int, Any]]:
+def _by_queue(rows: ArrowBatch) -> Iterator[tuple[str, int, Any]]:
     """(broker, queue, which rows are of it) of a batch that is not empty."""
     brokers = rows.column("brokerName").dictionary_encode()
     kinds = brokers.indices.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -12,13 +12,13 @@ from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.spark.failures import BY_OPTION, explain, interruption, quiet_errors
 from rocketeer.spark.jobs.moments import HELP as MOMENTS
 from rocketeer.spark.jobs.moments import parse_span, parse_version
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.query.prompt import HELP, Prompt
 from rocketeer.spark.jobs.query.sql_text import all_statements, quoted
 from rocketeer.spark.jobs.query.statements import stand_in
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import ALL, TableTerms
-from rocketeer.spark.jobs.results import Format, check_target, table_lines, write_result
+from rocketeer.spark.jobs.results import OutputFormat, check_target, table_lines, write_result
 from rocketeer.spark.jobs.running import Run, SourceOptionTexts, job_command, key_values, say, stop_work
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Shell:
         self,
         spark: "SparkSession",
         terms: TableTerms,
-        progress: Progress,
+        progress: JobProgress,
         *,
         rows_max: int,
         count_misfits: bool,
@@ -72,7 +72,12 @@ class Shell:
         self._count_misfits = count_misfits
 
     def execute(
-        self, sql: str, form: Format = Format.TABLE, output: Path | None = None, *, overwrite: bool = False
+        self,
+        sql: str,
+        form: OutputFormat = OutputFormat.TABLE,
+        output: Path | None = None,
+        *,
+        overwrite: bool = False,
     ) -> None:
         used = self._tables.prepare(sql)
         try:
@@ -185,7 +190,7 @@ def command(
     json_count: Annotated[
         bool, typer.Option(help="Count bodies that are no JSON; reads the topic's bodies once more.")
     ] = True,
-    form: Annotated[Format, typer.Option("--format", help="Of the result.")] = Format.TABLE,
+    form: Annotated[OutputFormat, typer.Option("--format", help="Of the result.")] = OutputFormat.TABLE,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file; with Parquet a folder.")
     ] = None,
@@ -218,12 +223,12 @@ def command(
     statements = None if text is None else all_statements(text)
     if statements == []:
         raise ConfigError("there is no SQL to run")
-    if statements is None and (output is not None or form is not Format.TABLE):
+    if statements is None and (output is not None or form is not OutputFormat.TABLE):
         raise ConfigError("--format and --output go with -e, a file or a pipe; the prompt shows tables")
     check_target(form, output, overwrite)
     with run.spark("query") as spark:
         shell = Shell(
-            spark, terms, Progress("query", quiet=run.quiet), rows_max=rows, count_misfits=json_count
+            spark, terms, JobProgress("query", quiet=run.quiet), rows_max=rows, count_misfits=json_count
         )
         if statements is None:
             say("Spark SQL over topics; \\? for help")
@@ -231,7 +236,7 @@ def command(
             return
         *first, last = statements
         for statement in first:
-            shell.execute(statement, form if form is not Format.PARQUET else Format.TABLE)
+            shell.execute(statement, form if form is not OutputFormat.PARQUET else OutputFormat.TABLE)
         shell.execute(last, form, output, overwrite=overwrite)
 
 

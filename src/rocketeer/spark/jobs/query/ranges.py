@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.state import Range
 
 
-def gaps(archived: Sequence[Range], low: int, high: int) -> list[Range]:
+def gaps(archived: Sequence[Range], low: QueueOffset, high: QueueOffset) -> list[Range]:
     """What of [low, high) is not archived, in order. `archived` is in order, none touching the next.
 
     >>> gaps([Range(2, 5), Range(7, 8)], 0, 10)
@@ -40,4 +41,6 @@ def newest(wanted: Mapping[MessageQueue, Sequence[Range]], count: int) -> dict[M
     """About `count` messages, the last of each queue."""
     filled = {queue: ranges[-1] for queue, ranges in wanted.items() if ranges}
     each = -(-count // max(len(filled), 1))
-    return {queue: [Range(max(one.begin, one.end - each), one.end)] for queue, one in filled.items()}
+    return {
+        queue: [Range(max(one.begin, QueueOffset(one.end - each)), one.end)] for queue, one in filled.items()
+    }

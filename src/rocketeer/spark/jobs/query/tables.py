@@ -5,6 +5,7 @@ so a statement sees one state of a topic however often it names it.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from rocketeer.spark.jobs.query.statements import NoSuchTable, analyze, stand_in
 from rocketeer.spark.jobs.query.terms import ALL, TableTerms
 from rocketeer.spark.jobs.range_options import range_options
 from rocketeer.spark.jobs.topics import all_topics
-from rocketeer.spark.source.columns import COLUMNS
+from rocketeer.spark.source.columns import COLUMNS, schema_text, with_all_columns
 from rocketeer.spark.source.options import FORMAT, SourceOptions, parse_options
 from rocketeer.spark.source.reading import open_view
 
@@ -35,7 +36,7 @@ class LakeAhead(RocketeerError):
 
 
 @dataclass
-class Table:
+class QueryTable:
     """A topic as a statement sees it: from which files and offsets. Made once per statement."""
 
     topic: str
@@ -83,13 +84,11 @@ class TopicTables:
     def _has_route(self, topic: str) -> bool:
         if self._live is None:
             return False
-        view = open_view(self._options(topic))
-        try:
-            return bool(view.queues())
-        except NoRoute:
-            return False
-        finally:
-            view.close()
+        with closing(open_view(self._options(topic))) as view:
+            try:
+                return bool(view.queues())
+            except NoRoute:
+                return False
 
     def _lake_topics(self) -> set[str]:
         state = self._state
@@ -154,7 +153,7 @@ class TopicTables:
         tables = [self._table(topic) for topic in topics]
         files = tuple(path for table in tables for path in table.files)
         ranges = {queue: found for table in tables for queue, found in table.ranges.items()}
-        return self._messages(Table(ALL, files, ranges), columns)
+        return self._messages(QueryTable(ALL, files, ranges), columns)
 
     def count_misfits(self, topic: str) -> tuple[int, int]:
         """How many messages a topic's table has, and how many of them are no JSON (of its schema)."""
@@ -194,11 +193,11 @@ class TopicTables:
     def _sample(self, topic: str) -> list[bytes]:
         table = self._table(topic)
         if any(table.ranges.values()):
-            table = Table(topic, (), newest(table.ranges, json_bodies.SAMPLE_ROWS))
+            table = QueryTable(topic, (), newest(table.ranges, json_bodies.SAMPLE_ROWS))
         rows = self._messages(table, ["body"]).select("body").limit(json_bodies.SAMPLE_ROWS).collect()
         return [bytes(row.body) for row in rows]
 
-    def _table(self, topic: str) -> Table:
+    def _table(self, topic: str) -> QueryTable:
         terms = self._terms
         state = self._state
         files = (
@@ -207,7 +206,7 @@ class TopicTables:
             else tuple(file.path for file in chosen_files(state, [topic], terms.since, terms.until))
         )
         if self._live is None:
-            return Table(topic, files, {})
+            return QueryTable(topic, files, {})
         archived = {} if state is None else {q: r for q, r in state.archived().items() if q.topic == topic}
         if files and not archived:
             raise ConfigError(
@@ -220,14 +219,13 @@ class TopicTables:
             if not archived:
                 raise
             ranges = {}  # deleted since it was archived
-        return Table(topic, files, ranges)
+        return QueryTable(topic, files, ranges)
 
     def _live_ranges(
         self, topic: str, archived: Mapping[MessageQueue, tuple[Range, ...]]
     ) -> dict[MessageQueue, list[Range]]:
         terms = self._terms
-        view = open_view(self._options(topic))
-        try:
+        with closing(open_view(self._options(topic))) as view:
             queues = sorted(view.queues())
             lows, highs = view.lows(queues), view.highs(queues)
             for queue in queues:
@@ -245,10 +243,8 @@ class TopicTables:
                     found = view.first_at(queue, int(terms.until.timestamp() * 1000))
                     highs[queue] = highs[queue] if found is None else found
             return {queue: gaps(archived.get(queue, ()), lows[queue], highs[queue]) for queue in queues}
-        finally:
-            view.close()
 
-    def _messages(self, table: Table, columns: Iterable[str] | None) -> "DataFrame":
+    def _messages(self, table: QueryTable, columns: Iterable[str] | None) -> "DataFrame":
         from pyspark.sql import functions as f
 
         wanted = set(COLUMNS) if columns is None else set(columns) or {_CHEAPEST}
@@ -264,16 +260,14 @@ class TopicTables:
             frame = frame.where(f.col("storeTimestamp") >= f.lit(self._terms.since))
         if self._terms.until is not None:
             frame = frame.where(f.col("storeTimestamp") < f.lit(self._terms.until))
-        return frame.select(
-            *[f.col(n) if n in read else f.lit(None).cast(kind).alias(n) for n, kind in COLUMNS.items()]
-        )
+        return with_all_columns(frame, read)
 
     def _read(self, assigned: Mapping[MessageQueue, Range], columns: list[str]) -> "DataFrame":
         assert self._live is not None
         return (
             self._spark.read.format(FORMAT)
             .options(**{**self._live, **range_options(assigned)})
-            .schema(", ".join(f"{name} {COLUMNS[name].simpleString()}" for name in columns))
+            .schema(schema_text(columns))
             .load()
         )
 

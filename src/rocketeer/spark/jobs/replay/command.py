@@ -7,6 +7,7 @@ on in the chunk where it died, and brokers do not store again what they have of 
 
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from rocketeer.spark.jobs.lake.footers import all_parts
 from rocketeer.spark.jobs.lake.notes import META
 from rocketeer.spark.jobs.lake.state import Range
 from rocketeer.spark.jobs.moments import HELP, is_ago, parse_span
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.range_options import range_options
 from rocketeer.spark.jobs.replay.state import Ranges, ReplayState, default_folder, open_replay
 from rocketeer.spark.jobs.replay.terms import ReplayTerms
@@ -48,7 +49,7 @@ def replay(
     spark: "SparkSession",
     terms: ReplayTerms,
     *,
-    progress: Progress | None = None,
+    progress: JobProgress | None = None,
     begun: Callable[[], None] = lambda: None,
 ) -> Replayed:
     """Send the messages again; returns when brokers have them all. `begun` is called when it can go on after a death.
@@ -65,7 +66,7 @@ def replay(
             else default_folder()
         )
     replay_id = terms.replay_id or uuid.uuid4().hex[:12]
-    shown = progress or Progress("replay", quiet=True)
+    shown = progress or JobProgress("replay", quiet=True)
     with open_replay(folder, replay_id) as file:
         file.check(terms.asked())
         if file.state is None:
@@ -140,13 +141,10 @@ def _topic_ranges(terms: ReplayTerms) -> Ranges:
     if terms.until is not None:
         given["endingTimestamp"] = str(int(terms.until.timestamp() * 1000))
     options = parse_options(given, streaming=False)
-    view = open_view(options)
-    try:
+    with closing(open_view(options)) as view:
         queues = view.queues()
         begins = starting_places(options, view, queues, default="earliest")
         ends = ending_places(options, view, queues)
-    finally:
-        view.close()
     return {q: Range(begins[q], ends[q]) for q in sorted(queues) if begins[q] < ends[q]}
 
 
@@ -185,28 +183,18 @@ def _picked(frame: "DataFrame", terms: ReplayTerms) -> "DataFrame":
 
 def _send(spark: "SparkSession", frame: "DataFrame", terms: ReplayTerms, write_id: str) -> int:
     """One chunk; how many messages."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
-
     from rocketeer.spark.jobs.replay import rows
+    from rocketeer.spark.jobs.sent_again import send_counted
 
-    observed = Observation()
-    messages = rows.to_messages(_picked(frame, terms), ordered=terms.ordered).observe(
-        observed, f.count(f.lit(1)).alias("rows")
-    )
+    messages = rows.to_messages(_picked(frame, terms), ordered=terms.ordered)
     options = {"nameserver": terms.nameserver, "delivery": terms.delivery}
     if terms.to is not None:
         options["topic"] = terms.to
-    if terms.delivery == "effectively-once":
-        options |= {"idColumn": rows.ROW_ID, "writeId": write_id}
-    else:
-        messages = messages.drop(rows.ROW_ID)
     if terms.rate is not None:
         tasks = rows.tasks_at(terms.rate, spark.sparkContext.defaultParallelism)
         messages = messages.coalesce(tasks)
         options |= rows.rate_options(terms.rate, tasks)
-    messages.write.format("rocketmq").options(**options).mode("append").save()
-    return int(observed.get["rows"])
+    return send_counted(messages, options, write_id)
 
 
 @job_command(goes_on=True, over_loss="Begin anew, with another --id, to send what exists now")
@@ -277,6 +265,6 @@ def command(
     if id is None:
         run.if_stopped("")
     with run.spark("replay") as spark:
-        done = replay(spark, terms, progress=Progress("replay", quiet=run.quiet), begun=begun)
+        done = replay(spark, terms, progress=JobProgress("replay", quiet=run.quiet), begun=begun)
     earlier = f" ({done.sent - done.sent_now:,} of them before)" if done.sent != done.sent_now else ""
     say(f"replay {replay_id} is complete: {counted(done.sent, 'message')} sent{earlier}")

@@ -64,4 +64,4 @@ DROPPED: Final[dict[str, str]] = {
 
 NOT_COPIED: Final = frozenset({*RENEWED, *DROPPED, names.TAGS, names.KEYS})
 """Left out of the properties column; tags and keys have columns of their own, and arrive as they were."""
-assert names.RESERVED <= NOT_COPIED, "the sink would refuse these"
+assert names.NOT_SENT_AGAIN <= NOT_COPIED, "the sink would refuse these"

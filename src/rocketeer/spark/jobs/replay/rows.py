@@ -1,6 +1,6 @@
 """From archived or stored messages to rows the sink sends again: which ones, with which properties, how fast."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -10,14 +10,14 @@ from pyspark.sql import functions as f
 
 from rocketeer.errors import ConfigError
 from rocketeer.model import property_names as names
+from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import parse_tags
-from rocketeer.spark.jobs.replay.properties import NOT_COPIED
 from rocketeer.spark.jobs.replay.state import Ranges
+from rocketeer.spark.jobs.sent_again import new_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-ROW_ID: Final = "_replayedRow"
 QUEUE: Final = ("topic", "brokerName", "queueId")
 _TASK_RATE: Final = 10_000
 _STEPS_PER_S: Final = 10
@@ -71,30 +71,30 @@ def in_ranges(spark: "SparkSession", frame: "DataFrame", ranges: Ranges) -> "Dat
             for q, r in ranges.items()
         ]
         return bounded.where(reduce(or_, inside))
-    rows = [(q.topic, q.broker_name, q.queue_id, r.begin, r.end) for q, r in ranges.items()]
+    return joined_ranges(spark, bounded, [(q, r.begin, r.end) for q, r in ranges.items()])
+
+
+def joined_ranges(
+    spark: "SparkSession", frame: "DataFrame", ranges: Iterable[tuple[MessageQueue, int, int]]
+) -> "DataFrame":
+    """The rows whose place is in one of the ranges, however many these are."""
+    rows = [(q.topic, q.broker_name, q.queue_id, begin, end) for q, begin, end in ranges]
     small = spark.createDataFrame(
         rows, "topic string, brokerName string, queueId int, _begin long, _end long"
     )
-    joined = bounded.join(f.broadcast(small), list(QUEUE))
+    offset = f.col("queueOffset")
+    joined = frame.join(f.broadcast(small), list(QUEUE))
     return joined.where((offset >= f.col("_begin")) & (offset < f.col("_end"))).drop("_begin", "_end")
 
 
 def to_messages(frame: "DataFrame", *, ordered: bool) -> "DataFrame":
-    """The columns the sink takes, as `properties` says; `ROW_ID` tells rows of a replay apart."""
+    """The columns the sink takes, known by the place of the messages they were."""
     place = f.concat_ws("/", *QUEUE)
-    kept = f.map_filter("properties", lambda name, _: ~name.isin(*sorted(NOT_COPIED)))
     shard = place if ordered else f.col("properties").getItem(names.SHARDING_KEY)
     if ordered:
         frame = frame.repartition(*QUEUE).sortWithinPartitions(*QUEUE, "queueOffset")
-    return frame.select(
-        "topic",
-        "body",
-        "tags",
-        "keys",
-        kept.alias("properties"),
-        shard.alias("shardingKey"),
-        f.concat_ws("/", place, "queueOffset").alias(ROW_ID),
-    )
+    row_id = f.concat_ws("/", place, "queueOffset")
+    return new_messages(frame, topic=f.col("topic"), sharding_key=shard, row_id=row_id)
 
 
 def tasks_at(rate: int, parallelism: int) -> int:

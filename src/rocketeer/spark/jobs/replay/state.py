@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from rocketeer.errors import ConfigError, RocketeerError
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.spark.jobs.lake.notes import read_json, write_json
 from rocketeer.spark.jobs.lake.state import Range
@@ -53,10 +54,11 @@ class ReplayState:
         left = {queue: one.end - one.begin for queue, one in self.ranges.items()}
         while shares := share(left, self.chunk_rows):
             yield {
-                queue: Range(begins[queue], begins[queue] + count) for queue, count in sorted(shares.items())
+                queue: Range(begins[queue], QueueOffset(begins[queue] + count))
+                for queue, count in sorted(shares.items())
             }
             for queue, count in shares.items():
-                begins[queue] += count
+                begins[queue] = QueueOffset(begins[queue] + count)
                 left[queue] -= count
 
     def after(self, sent: int) -> "ReplayState":

@@ -8,7 +8,7 @@ from typing import Any
 
 from rocketeer.client.core.nameservers import parse_addresses
 from rocketeer.errors import ConfigError
-from rocketeer.spark.jobs.lake.places import LakePlace
+from rocketeer.spark.jobs.lake.locations import LakeLocation
 from rocketeer.spark.jobs.replay.state import CHUNK_ROWS
 
 
@@ -44,7 +44,7 @@ class ReplayTerms:
         return {
             "nameserver": sorted(parse_addresses(self.nameserver)),
             "source": sorted(parse_addresses(self.source_nameserver or "")) if self.lake is None else [],
-            "lake": None if self.lake is None else str(LakePlace.of(self.lake)),
+            "lake": None if self.lake is None else str(LakeLocation.of(self.lake)),
             "topics": sorted(self.topics),
             "to": self.to,
             "since": f"{self.since_ago} ago" if self.since_ago else _iso(self.since),

@@ -13,7 +13,7 @@ import typer
 from rocketeer.errors import ConfigError
 from rocketeer.spark.jobs.chosen_messages import chosen_topics, known_queues, read_topics
 from rocketeer.spark.jobs.moments import HELP, parse_duration_ms, parse_span
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.query.terms import TableTerms
 from rocketeer.spark.jobs.running import Run, job_command, say
 from rocketeer.spark.jobs.stats.html import stats_page
@@ -66,7 +66,7 @@ def command(
         spark.conf.set(*_HASHED_GROUPS)
         topics = chosen_topics(spark, terms, topic or (), pattern)
         rows = read_topics(spark, terms, topics, COLUMNS)
-        with Progress("stats", quiet=run.quiet).during(spark, "reading"):
+        with JobProgress("stats", quiet=run.quiet).during(spark, "reading"):
             found = stats(rows, window_ms=window_ms, top=top, queues=known_queues(terms, topics))
     if not topic and pattern is None:  # nobody asked for those, and some are the brokers' own
         found = replace(found, topics=tuple(one for one in found.topics if one.measures.messages))

@@ -27,7 +27,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 _STRIP_KEY: Final = '<p class="key">line: min to max; bar: p50 to p95; tick: p99</p>'
 
-Cell = tuple[str, str]
+HtmlCell = tuple[str, str]
 """A class and the escaped content."""
 
 
@@ -240,7 +240,7 @@ _MEASURE_HEADS: Final = (
 )  # fmt: skip
 
 
-def _measure_cells(m: Measures) -> list[Cell]:
+def _measure_cells(m: Measures) -> list[HtmlCell]:
     sizes = [bytes_text(v) for v in (m.size_bytes.p50, m.size_bytes.p95, m.size_bytes.p99, m.size_bytes.max)]
     delays = [ms_text(v) for v in (m.delay_ms.p50, m.delay_ms.p95, m.delay_ms.p99, m.delay_ms.max)]
     spreads = sizes + delays if m.messages else ["-"] * 8
@@ -252,7 +252,7 @@ def _share(part: int, whole: int) -> str:
     return f'<span class="share" title="{percent:.1f} %"><i style="width:{percent:.1f}%"></i></span>'
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[HtmlCell]]) -> str:
     head = "".join(f'<th class="{"" if not at else "r"}">{safe(name)}</th>' for at, name in enumerate(heads))
     body = "".join(
         "<tr>" + "".join(f'<td class="{kind}">{content}</td>' for kind, content in row) + "</tr>"

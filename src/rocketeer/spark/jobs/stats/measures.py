@@ -13,7 +13,7 @@ from rocketeer.spark.jobs.stats.values import (
     PERCENTILES,
     Measures,
     Part,
-    QueuePart,
+    QueueMeasures,
     Spread,
     Stats,
     TopicStats,
@@ -161,7 +161,7 @@ def _topic(name: str, rows: Sequence[Row], known: set[tuple[str, int]]) -> Topic
 
     there = {(row["broker"], row["queue"]): _measures(row) for row in of(_BY_QUEUE)}
     every = sorted({*there, *known})
-    queues = tuple(QueuePart(*place, there.get(place, Measures())) for place in every)
+    queues = tuple(QueueMeasures(*place, there.get(place, Measures())) for place in every)
     tags, hosts = sorted(of(_BY_TAG), key=_place), sorted(of(_BY_HOST), key=_place)
     windows = sorted(of(_BY_WINDOW), key=lambda row: int(row["window"]))
     return TopicStats(

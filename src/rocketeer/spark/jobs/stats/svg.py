@@ -22,7 +22,7 @@ _TICK_STEPS_S: Final = (
 _ROW, _LABEL, _VALUE = 24, 150, 70
 _LABEL_CHARS: Final = 20
 
-Text = Callable[[float], str]
+NumberText = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def time_bars(
     starts_ms: Sequence[int],
     step_ms: int,
     series: Sequence[Series],
-    value: Text,
+    value: NumberText,
     what: str,
     *,
     width: int = NARROW,
@@ -102,7 +102,7 @@ def time_lines(
     starts_ms: Sequence[int],
     step_ms: int,
     series: Sequence[Series],
-    value: Text,
+    value: NumberText,
     what: str,
     *,
     width: int = NARROW,
@@ -141,7 +141,7 @@ def _pieces(
     return found
 
 
-def _hint(start_ms: int, series: Sequence[Series], at: int, value: Text) -> str:
+def _hint(start_ms: int, series: Sequence[Series], at: int, value: NumberText) -> str:
     lines = [second_text(start_ms)]
     for one in series:
         size = one.values[at]
@@ -154,7 +154,7 @@ class _TimeFrame:
     """Axes of time and of a value, and where things stand between them."""
 
     def __init__(
-        self, starts_ms: Sequence[int], step_ms: int, ticks: "Ticks", value: Text, width: int
+        self, starts_ms: Sequence[int], step_ms: int, ticks: "Ticks", value: NumberText, width: int
     ) -> None:
         self._width = width
         self._begin_ms = min(starts_ms, default=0)
@@ -250,7 +250,7 @@ def linear_ticks(high: float, low: float = 0.0) -> Ticks:
 # --- beside each other --------------------------------------------------------------------------------
 
 
-def bars(items: Sequence[Bar], value: Text, what: str, *, mean: float | None = None) -> str:
+def bars(items: Sequence[Bar], value: NumberText, what: str, *, mean: float | None = None) -> str:
     """Lying bars, a name to the left and the value to the right; `mean` draws a line through all."""
     high = max([item.value for item in items] + [mean or 0, 1e-9])
     wide = NARROW - _LABEL - _VALUE
@@ -274,7 +274,7 @@ def bars(items: Sequence[Bar], value: Text, what: str, *, mean: float | None = N
     return _svg(NARROW, tall, "".join(parts), what)
 
 
-def strips(items: Sequence[Strip], value: Text, what: str) -> str:
+def strips(items: Sequence[Strip], value: NumberText, what: str) -> str:
     """Spreads under each other on one axis: a hair from least to most, a beam from p50 to p95, a tick at p99."""
     known = [v for item in items for v in (item.low, item.middle, item.most, item.rare, item.high)]
     ticks = axis_ticks(known)

@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePart:
+class QueueMeasures:
     broker: str
     queue: int
     measures: Measures
@@ -86,7 +86,7 @@ class TopicStats:
     topic: str
     measures: Measures
     skew: Skew
-    queues: tuple[QueuePart, ...]
+    queues: tuple[QueueMeasures, ...]
     tags: tuple[Part, ...]
     tags_total: int
     hosts: tuple[Part, ...]

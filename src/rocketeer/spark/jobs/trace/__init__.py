@@ -1,1 +1,1 @@
-"""`rocketeer spark trace`: the lives of messages."""
+"""`rocketeer spark trace`: the histories of messages."""

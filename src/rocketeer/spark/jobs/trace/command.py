@@ -1,4 +1,4 @@
-"""`rocketeer spark trace`: the lives of messages, from what traced clients wrote to the trace topic."""
+"""`rocketeer spark trace`: the histories of messages, from what traced clients wrote to the trace topic."""
 
 import json
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from rocketeer.errors import ConfigError, RocketeerError
 from rocketeer.model.topic import TRACE_TOPIC
 from rocketeer.spark.jobs.chosen_messages import read_topics
 from rocketeer.spark.jobs.moments import HELP, parse_span
-from rocketeer.spark.jobs.progress import Progress
+from rocketeer.spark.jobs.progress import JobProgress
 from rocketeer.spark.jobs.query.tables import TopicTables
 from rocketeer.spark.jobs.query.terms import TableTerms
 from rocketeer.spark.jobs.running import Run, job_command
 from rocketeer.spark.jobs.terminal import console
-from rocketeer.spark.jobs.trace.lives import STATES, trace, trace_events
-from rocketeer.spark.jobs.trace.summary import by_group, by_topic, json_ready, print_lives, print_summary
+from rocketeer.spark.jobs.trace.message_histories import STATES, trace, trace_events
+from rocketeer.spark.jobs.trace.summary import by_group, by_topic, json_ready, print_histories, print_summary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,8 +64,8 @@ def read_traces(
     return rows.where(f.arrays_overlap(f.split("keys", "[ ,]"), wanted))
 
 
-def chosen_lives(
-    lives: DataFrame,
+def chosen_histories(
+    histories: DataFrame,
     *,
     ids: Sequence[str] = (),
     keys: Sequence[str] = (),
@@ -76,19 +76,21 @@ def chosen_lives(
 ) -> DataFrame:
     """Those with one of the ids, and of the keys, topics, states, as far as given; begun in [since, until)."""
     if ids:
-        lives = lives.where(f.col("msgId").isin(*ids))
+        histories = histories.where(f.col("msgId").isin(*ids))
     if keys:
-        lives = lives.where(f.arrays_overlap(f.split("keys", " "), f.array(*[f.lit(key) for key in keys])))
+        histories = histories.where(
+            f.arrays_overlap(f.split("keys", " "), f.array(*[f.lit(key) for key in keys]))
+        )
     if topics:
-        lives = lives.where(f.col("topic").isin(*topics))
+        histories = histories.where(f.col("topic").isin(*topics))
     if states:
-        lives = lives.where(f.col("state").isin(*states))
+        histories = histories.where(f.col("state").isin(*states))
     began = f.coalesce("published", f.col("consumptions")[0]["began"])
     if since is not None:
-        lives = lives.where(began >= f.lit(since))
+        histories = histories.where(began >= f.lit(since))
     if until is not None:
-        lives = lives.where(began < f.lit(until))
-    return lives
+        histories = histories.where(began < f.lit(until))
+    return histories
 
 
 @job_command()
@@ -108,7 +110,7 @@ def command(
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Published before.")] = None,
     slowest: Annotated[
-        Slowest | None, typer.Option(help="Order messages by this part of their lives.")
+        Slowest | None, typer.Option(help="Order messages by this part of their histories.")
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Show so many messages one by one.")] = 20,
     store_times: Annotated[
@@ -118,7 +120,7 @@ def command(
     lake: Annotated[str | None, typer.Option(help="Read a lake, with -n beside the brokers.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Tell the lives of messages: published, stored, each consumption; what took long, what was never consumed."""
+    """Tell histories of messages: published, stored, each consumption; what took long, what was never consumed."""
     begin, end = parse_span(since, until, datetime.now(UTC))
     states = [one.replace("-", " ") for one in state or ()]
     unknown = [one for one in states if one not in STATES]
@@ -134,15 +136,15 @@ def command(
         messages = (
             read_topics(spark, terms, topic, ["msgId", "storeTimestamp"]) if store_times and topic else None
         )
-        lives = chosen_lives(
+        histories = chosen_histories(
             trace(found, group=group, messages=messages),
             ids=message_id or (), keys=key or (), topics=topic or (), states=states, since=begin, until=end,
         ).persist()  # fmt: skip
-        with Progress("trace", quiet=run.quiet).during(spark, "reading"):
-            topics = by_topic(lives).collect()
-            groups = by_group(lives).collect()
+        with JobProgress("trace", quiet=run.quiet).during(spark, "reading"):
+            topics = by_topic(histories).collect()
+            groups = by_group(histories).collect()
             order = f.desc(_COLUMN[slowest]) if slowest is not None else f.desc("published")
-            shown = lives.orderBy(order, "msgId").limit(limit).collect() if limit else []
+            shown = histories.orderBy(order, "msgId").limit(limit).collect() if limit else []
     if as_json:
         parts = {"topics": topics, "groups": groups, "lives": shown}
         print(json.dumps({name: json_ready(rows) for name, rows in parts.items()}, ensure_ascii=False))
@@ -152,4 +154,4 @@ def command(
         show.print("no traces of such messages")
         return
     print_summary(topics, groups, show)
-    print_lives(shown, show)
+    print_histories(shown, show)

@@ -12,16 +12,16 @@ from rich.text import Text
 
 from rocketeer.spark.jobs.terminal import columns_table
 from rocketeer.spark.jobs.texts import ms_text, plain, shortened, time_text
-from rocketeer.spark.jobs.trace.lives import STATES
+from rocketeer.spark.jobs.trace.message_histories import STATES
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
-def by_topic(lives: DataFrame) -> DataFrame:
+def by_topic(histories: DataFrame) -> DataFrame:
     """Of each topic: messages, how many are in which state, and what publishing took (p50, p95, p99, max)."""
     states = [f.count_if(f.col("state") == state).alias(state) for state in STATES]
     return (
-        lives.groupBy("topic")
+        histories.groupBy("topic")
         .agg(
             f.count("*").alias("messages"),
             *_spread("publishMs", f.col("publishMs")),
@@ -32,12 +32,12 @@ def by_topic(lives: DataFrame) -> DataFrame:
     )
 
 
-def by_group(lives: DataFrame) -> DataFrame:
+def by_group(histories: DataFrame) -> DataFrame:
     """Of each topic and consumer group: tries, failures, retries, how long to the first try, and how long a try.
 
     Only first tries count for the way there: what a retry waits is the broker's delay.
     """
-    each = lives.select("msgId", "topic", "stored", f.explode("consumptions").alias("each")).select(
+    each = histories.select("msgId", "topic", "stored", f.explode("consumptions").alias("each")).select(
         "msgId", "topic", "stored", "each.*"
     )
     way = f.when(f.col("retries") == 0, f.unix_millis("began") - f.unix_millis("stored"))
@@ -99,9 +99,9 @@ def print_summary(topics: Sequence[Row], groups: Sequence[Row], console: Console
     console.print(table)
 
 
-def print_lives(lives: Sequence[Row], console: Console) -> None:
+def print_histories(histories: Sequence[Row], console: Console) -> None:
     """One message after the other, as it happened."""
-    for life in lives:
+    for life in histories:
         about = [f"topic {life['topic'] or '?'}"]
         about += [f"{name} {life[name]}" for name in ("tags", "keys") if life[name]]
         console.print(Text(plain(f"{life['msgId']}  {'  '.join(about)}  {life['state']}"), style="bold"))

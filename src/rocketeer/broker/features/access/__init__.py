@@ -1,0 +1,1 @@
+"""Access control on a broker: who may do what, by accounts in files."""
