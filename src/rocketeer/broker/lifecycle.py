@@ -15,6 +15,7 @@ from rocketeer.broker.watchdog import LoopWatchdog
 from rocketeer.model.topic import TopicConfig
 from rocketeer.remoting.server import RemotingServer
 from rocketeer.store.message_store import RecoveryReport
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +68,8 @@ class Lifecycle:
     async def recover(self) -> RecoveryReport:
         """Open the store and learn from it what the tables do not know yet; or leave it closed."""
         components, store = self._components, self._store
-        report = await asyncio.to_thread(store.open)
         try:
+            report = await finish_in_thread(store.open)
             components.state.recorder.start()
             components.state.tables.load()
             components.state.offsets.clamp(store.max_queue_offset)
@@ -76,7 +77,7 @@ class Lifecycle:
                 recovered()
             self._restore_topics(report)
             replays = [replay for feature in components.features for replay in feature.replays]
-            await asyncio.to_thread(replay_log, store, replays)
+            await finish_in_thread(replay_log, store, replays)
         except BaseException:
             store.close()
             raise
@@ -100,7 +101,7 @@ class Lifecycle:
                 await components.state.tables.save_all()
             finally:
                 for close in (close for feature in components.features for close in feature.closers):
-                    await asyncio.to_thread(close)
+                    await finish_in_thread(close)
         finally:  # whatever failed before: the log must reach the disk
             self._store.close()
             components.state.remoting.close()

@@ -27,6 +27,7 @@ from rocketeer.protocol.command import Command, reply
 from rocketeer.protocol.headers.admin import GetBrokerConfigReplyHeader
 from rocketeer.remoting.router import Connection, Handler
 from rocketeer.store.table_file import save_table
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class LiveConfig:
         async with self._turn:
             broker, store = self._changed(changes)
             try:
-                await asyncio.to_thread(_rewrite, self._path, changes)
+                await finish_in_thread(_rewrite, self._path, changes)
             except OSError as error:
                 raise StoreError(f"cannot write {self._path}: {error.strerror or error}") from error
             self._broker, self._store = broker, store

@@ -19,6 +19,7 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.remoting.slices import in_slices
 from rocketeer.steps import Steps
 from rocketeer.store.table_file import load_table, save_table
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class TableKeeper:
         assert file_name not in [table.file_name for table in self._tables]
         path = self._folder / file_name
         try:
-            await asyncio.to_thread(save_table, path, text)
+            await finish_in_thread(save_table, path, text)
         except OSError as error:  # a full disk: the master will tell it again
             log.error("table not saved path=%s error=%s", path, error)
 
@@ -190,7 +191,7 @@ class TableKeeper:
     async def _write(self, table: PersistedTable, text: str | TableText) -> None:
         told = text if isinstance(text, str) else await in_slices(text.joining())
         try:
-            await asyncio.to_thread(save_table, self._folder / table.file_name, told)
+            await finish_in_thread(save_table, self._folder / table.file_name, told)
         except OSError as error:  # a full disk: the next round may find room
             self._not_saved(table, error)
         else:

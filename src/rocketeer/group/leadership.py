@@ -25,6 +25,7 @@ from rocketeer.group.registry import GroupSnapshot, Registry
 from rocketeer.group.state import GroupState, Leader, MemberIdentity, grown, handed_over, kept, shrunk
 from rocketeer.model.offsets import LogOffset
 from rocketeer.replication.log_sender import SentLog
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -260,12 +261,12 @@ class Leadership:
                 else:
                     wanted = None if tried else self._wanted(state, members)
                 if wanted is None:
-                    await asyncio.to_thread(self._remember, state)
+                    await finish_in_thread(self._remember, state)
                     self._settle(state)
                     return
                 tried, asked_of = True, state
                 if await self._registry.change(view, wanted):
-                    await asyncio.to_thread(self._remember, wanted)
+                    await finish_in_thread(self._remember, wanted)
                     self._settle(wanted)
                     return
             except EtcdUnavailable as error:

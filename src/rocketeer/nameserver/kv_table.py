@@ -15,6 +15,7 @@ from rocketeer.config import NamesrvLimits
 from rocketeer.errors import ConfigError, StoreError
 from rocketeer.remoting.limits import over_limit
 from rocketeer.store.table_file import load_table, save_table
+from rocketeer.threads import finish_in_thread
 
 ORDER_TOPICS = "ORDER_TOPIC_CONFIG"
 """The namespace of order topics: topic -> `broker-a:4;broker-b:4`."""
@@ -101,7 +102,7 @@ class KvTable:
         if spaces == self._spaces:
             return
         try:
-            await asyncio.to_thread(save_table, self._path, encode_spaces(spaces))
+            await finish_in_thread(save_table, self._path, encode_spaces(spaces))
         except OSError as error:
             raise StoreError(f"cannot write {self._path}: {error.strerror or error}") from error
         self._spaces = spaces

@@ -15,6 +15,7 @@ from rocketeer.config.settings import ServerRole, effective_properties
 from rocketeer.errors import ConfigError, StoreError
 from rocketeer.observe.log_lines import set_log_level
 from rocketeer.store.table_file import save_table
+from rocketeer.threads import finish_in_thread
 
 LOCKED_KEYS = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 """Where the name server's own files are is not for the network to say; `configBlackList` names more."""
@@ -50,7 +51,7 @@ class NameServerLiveConfig:
                     f"all settings together have {len(text)} characters, more than {_TEXT_CHARS_MAX}"
                 )
             try:
-                await asyncio.to_thread(save_table, config.config_path, text)
+                await finish_in_thread(save_table, config.config_path, text)
             except OSError as error:
                 raise StoreError(f"cannot write {config.config_path}: {error.strerror or error}") from error
             self.value, self._extras = config, extras

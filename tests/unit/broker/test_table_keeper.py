@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -222,4 +223,57 @@ async def test_a_clean_stop_writes_every_table_that_can_be_written(
     assert again.query("G", "T", 0) == 5
     assert not (folder / speaking.file_name).exists(), "what it says of the others does not hold"
     assert [record for record in caplog.records if "other.json" in record.getMessage()]
+    store.close()
+
+
+class Slow(str):
+    """A text that a thread is busy with until it may go on."""
+
+    begun: Event
+    may_go_on: Event
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        self.begun.set()
+        assert self.may_go_on.wait(60)
+        return super().encode(encoding, errors)
+
+
+class Numbered:
+    """Says which of its savings this is; the first one takes its time."""
+
+    file_name = "numbered.json"
+
+    def __init__(self) -> None:
+        self.first = Slow(json.dumps({"saving": 1}))
+        self.first.begun, self.first.may_go_on = Event(), Event()
+        self._savings = 0
+
+    def encode(self) -> str:
+        self._savings += 1
+        return self.first if self._savings == 1 else json.dumps({"saving": self._savings})
+
+    def decode(self, text: str) -> None: ...
+
+    def take_dirty(self) -> bool:
+        return True
+
+
+async def test_a_save_that_is_cancelled_ends_before_the_next_one_begins(tmp_path: Path) -> None:
+    """A clean stop cancels the periodic save, then saves everything: two threads then wrote one file, and what the
+    older one knew, or a half of it, was what was left."""
+    store, _ = open_store(tmp_path / "store")
+    table = Numbered()
+    keeper = TableKeeper(tmp_path / "config", store)
+    keeper.add([table])
+    periodic = asyncio.create_task(keeper.save_changed())
+    await asyncio.to_thread(table.first.begun.wait, 60)
+    periodic.cancel()
+    last = asyncio.create_task(keeper.save_all())
+    await asyncio.wait((last,), timeout=0.2)
+    assert not last.done()
+    table.first.may_go_on.set()
+    await last
+    assert periodic.cancelled()
+    assert json.loads((tmp_path / "config" / table.file_name).read_text()) == {"saving": 2}
+    assert json.loads((tmp_path / "config" / f"{table.file_name}.bak").read_text()) == {"saving": 1}
     store.close()

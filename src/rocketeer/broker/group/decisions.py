@@ -34,6 +34,7 @@ from rocketeer.group.state import (
 )
 from rocketeer.model.offsets import LogOffset
 from rocketeer.remoting.connection import address_text
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ class MemberDecisions:
             return
         if view.state is not None:
             try:
-                await asyncio.to_thread(self._file.save_record, view.state)
+                await finish_in_thread(self._file.save_record, view.state)
             except GroupError:
                 await self._log_follower.stop()
                 raise
@@ -270,7 +271,7 @@ class MemberDecisions:
         self._left = True
         log.critical("leaves its group reason=%s", failure)
         try:
-            await asyncio.to_thread(self._file.renew_store_id)
+            await finish_in_thread(self._file.renew_store_id)
         except OSError as error:
             log.critical("the store must not be used again, and cannot be marked so error=%s", error)
         await self._log_follower.stop()

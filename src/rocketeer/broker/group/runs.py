@@ -4,7 +4,6 @@ What features promise after a restart holds after a change of role as well, for 
 what the leader's has not stops, cuts that off and starts again.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +25,7 @@ from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry
 from rocketeer.group.state import GroupState
 from rocketeer.model.offsets import LogOffset
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class RoleRunner:
         self.save_confirmed()
         await self.stop()
         if cut_at is not None:
-            await asyncio.to_thread(cut_member, self._store, self._file, cut_at)
+            await finish_in_thread(cut_member, self._store, self._file, cut_at)
         confirmed = self._file.load_confirmed()
         broker = replace(self._broker, broker_id=self._me.now.member)
         store = replace(self._store, broker_role=BrokerRole.SLAVE, ha_master_address=None)
@@ -105,14 +105,14 @@ class RoleRunner:
             log.critical(
                 "the log has lost its end log_end=%d confirmed=%d", role.store.max_log_offset, confirmed
             )
-            await asyncio.to_thread(self._file.renew_store_id)
+            await finish_in_thread(self._file.renew_store_id)
 
     # --- leading -----------------------------------------------------------------------------
 
     async def lead(self, state: GroupState) -> None:
         """Run as the leader that the record names."""
         self.save_confirmed()
-        await asyncio.to_thread(self._file.save_record, state)
+        await finish_in_thread(self._file.save_record, state)
         await self.stop()
         broker = replace(self._broker, broker_id=0)
         store = replace(self._store, broker_role=BrokerRole.ASYNC_MASTER)
@@ -125,7 +125,7 @@ class RoleRunner:
         self._file.lower_confirmed(log_end)
         known = self._file.now.epochs or [(0, LogOffset(0))]  # what was there before the group is epoch 0
         epochs = begun(known, state.epoch, log_end)
-        await asyncio.to_thread(self._file.set_epochs, epochs)
+        await finish_in_thread(self._file.set_epochs, epochs)
         group = self._broker.group
         leadership = Leadership(
             state,

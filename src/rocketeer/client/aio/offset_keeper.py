@@ -25,6 +25,7 @@ from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
 from rocketeer.model.topic import without_namespace
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -218,7 +219,7 @@ class OffsetKeeper:
         assert self._file is not None
         everything = merged(self._in_file, unsaved.items())
         try:
-            await asyncio.to_thread(self._file.save, everything)
+            await finish_in_thread(self._file.save, everything)
         except OSError as error:
             log.warning("offsets not stored group=%s file=%s reason=%s", self._group, self._file.path, error)
             return

@@ -7,6 +7,7 @@ from typing import Any
 
 from rocketeer.security.access import AccessControl
 from rocketeer.security.acl_files import AclFiles, AclFileVersion
+from rocketeer.threads import finish_in_thread
 
 
 class AccountsInForce:
@@ -29,19 +30,19 @@ class AccountsInForce:
     async def watch(self) -> None:
         """Take over what somebody has changed in the files."""
         async with self._busy:
-            accounts = await asyncio.to_thread(self._files.refresh)
+            accounts = await finish_in_thread(self._files.refresh)
         if accounts is not None:
             self._control.accounts = accounts
 
     async def put_account(self, entry: dict[str, Any]) -> None:
         """Create or change an account. Raises ConfigError or OSError."""
         async with self._busy:
-            self._control.accounts = await asyncio.to_thread(self._files.put_account, entry)
+            self._control.accounts = await finish_in_thread(self._files.put_account, entry)
 
     async def delete_account(self, key: str) -> bool:
         """False when there is no such account. Raises ConfigError or OSError."""
         async with self._busy:
-            accounts = await asyncio.to_thread(self._files.delete_account, key)
+            accounts = await finish_in_thread(self._files.delete_account, key)
         if accounts is None:
             return False
         self._control.accounts = accounts
@@ -50,4 +51,4 @@ class AccountsInForce:
     async def put_white_list(self, addresses: list[str], path: Path | None) -> None:
         """Set who need not sign in. Raises ConfigError or OSError."""
         async with self._busy:
-            self._control.accounts = await asyncio.to_thread(self._files.put_white_list, addresses, path)
+            self._control.accounts = await finish_in_thread(self._files.put_white_list, addresses, path)

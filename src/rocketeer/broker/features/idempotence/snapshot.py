@@ -28,6 +28,7 @@ from rocketeer.remoting.slices import in_slices
 from rocketeer.steps import finish
 from rocketeer.store.message_store import MessageStore
 from rocketeer.store.snapshot_file import load_snapshot, save_snapshot
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class Snapshots:
         end = self._store.max_log_offset
         self._store.when_durable(end, lambda ok: None if durable.done() else durable.set_result(ok))
         if await durable:
-            await asyncio.to_thread(self._write, at, slices)
+            await finish_in_thread(self._write, at, slices)
         else:
             self.table.changed = True
 

@@ -28,6 +28,7 @@ from rocketeer.record.entry import DispatchEntry
 from rocketeer.record.skip import SkipFilter
 from rocketeer.steps import Steps
 from rocketeer.store.message_store import MessageStore
+from rocketeer.threads import finish_in_thread
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class Timers:
         try:
             if not await durable:
                 raise OSError(f"the disk does not have the log up to {end} yet")
-            await asyncio.to_thread(write_snapshot, self._path, log_offset, pieces)
+            await finish_in_thread(write_snapshot, self._path, log_offset, pieces)
         except OSError as error:  # a full disk: the log still has everything
             log.error("timer snapshot not written path=%s error=%s", self._path, error)
             self.delivery.snapshot_failed()
