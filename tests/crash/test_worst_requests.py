@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support.needs_etcd import needs_etcd
 from support.worst_requests import CATALOGUES, SCENES, Scene, Worst, measure
+from support.worst_requests.scenes import group_scene
 
 HOLD_MS_MAX = 20
 TRIES = 3
@@ -20,6 +22,8 @@ Make = Callable[[Path], AbstractContextManager[Scene]]
 @pytest.fixture(scope="module")
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     make: Make = request.param
+    if make is group_scene:
+        needs_etcd()
     with make(tmp_path_factory.mktemp("worst")) as targets:
         yield targets
 

@@ -5,17 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from rocketeer.bench.groups import GroupCluster
-from rocketeer.errors import GroupError
-from rocketeer.group.etcd_program import find_etcd
 from support.grouped import GROUP_CONF, Ledger
+from support.needs_etcd import needs_etcd
 
 
 @pytest.fixture(autouse=True)
 def _needs_etcd() -> None:
-    try:
-        find_etcd()
-    except GroupError as error:
-        pytest.skip(str(error))
+    needs_etcd()
 
 
 @pytest.fixture(scope="module")

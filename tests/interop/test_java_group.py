@@ -12,12 +12,11 @@ import pytest
 from rocketeer.bench.control import Control
 from rocketeer.bench.groups import GroupCluster
 from rocketeer.bench.servers import ApacheMissing, Slave, apache_lib
-from rocketeer.errors import GroupError
-from rocketeer.group.etcd_program import find_etcd
 from rocketeer.protocol.codes import ResponseCode
 from rocketeer.record.properties import decode_properties
 from support.cluster import TEST_CONF
 from support.grouped import QUEUES, TOPIC, Ledger, others, send
+from support.needs_etcd import needs_etcd
 from support.peers import java_peer
 from support.replicas import log_files
 from support.senders import read_topic, wait_for
@@ -32,9 +31,9 @@ ROUTES_S = 30
 def programs() -> None:
     try:
         apache_lib()
-        find_etcd()
-    except (ApacheMissing, GroupError) as missing:
+    except ApacheMissing as missing:
         pytest.skip(str(missing))
+    needs_etcd()
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from rocketeer import Message, Producer
 from rocketeer.bench.groups import GroupCluster
-from rocketeer.errors import GroupError
-from rocketeer.group.etcd_program import find_etcd
 from support.cluster import TEST_CONF
+from support.needs_etcd import needs_etcd
 from support.spark_sink import until
 
 from .conftest import patiently
@@ -23,10 +22,7 @@ QUEUES = 4
 
 @pytest.fixture(autouse=True)
 def _needs_etcd() -> None:
-    try:
-        find_etcd()
-    except GroupError as error:
-        pytest.skip(str(error))
+    needs_etcd()
 
 
 def _fill(nameserver: str, topic: str, first: int, count: int) -> None:
