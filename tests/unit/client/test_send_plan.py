@@ -320,6 +320,59 @@ def test_a_topic_without_a_writable_queue_is_refused() -> None:
         Script([answer]).run(bench.sender.send(bench.outgoing()))
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_guessed_queue_that_is_refused_has_the_route_asked_for_again(rounds: int) -> None:
+    """A retry topic of one queue was there, but its broker had not told the name server yet: every attempt went to a
+    queue of the four that the default topic would have had."""
+    bench = Bench(brokers=1)
+    bench.routes.drop("T")
+    default = Route((QueueData("a", 8, 8, 7),), (BrokerData("c", "a", {0: "a:10911"}),))
+    own = Route((QueueData("a", 1, 1, 6),), (BrokerData("c", "a", {0: "a:10911"}),))
+    registered_after = rounds + 1  # looks at the name server
+    looks = 0
+    refusals = 0
+
+    def play(call: Call) -> Answer:
+        nonlocal looks, refusals
+        if call.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            if call.command.ext["topic"] != "T":
+                return Command(code=0, body=encode_route(default, strict=True))
+            looks += 1
+            if looks < registered_after:
+                return refusal(ResponseCode.TOPIC_NOT_EXIST)
+            return Command(code=0, body=encode_route(own, strict=True))
+        if looks < registered_after:
+            refusals += 1
+            return refusal(ResponseCode.SYSTEM_ERROR, "request queueId is illegal")
+        assert call.command.ext["e"] == "0"
+        return stored()
+
+    script = Script(play, bench.clock)
+    result = script.run(bench.sender.send(bench.outgoing()))
+    assert result is not None
+    assert result.ok
+    assert refusals == rounds
+    assert [effect for effect in script.effects if isinstance(effect, Sleep)] == [Sleep(0.05)] * rounds
+
+
+def test_a_guess_that_is_always_refused_is_refused_as_often_as_any_send() -> None:
+    bench = Bench(brokers=1)
+    bench.routes.drop("T")
+    default = Route((QueueData("a", 8, 8, 7),), (BrokerData("c", "a", {0: "a:10911"}),))
+
+    def play(call: Call) -> Answer:
+        if call.command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            return refusal(ResponseCode.SYSTEM_ERROR)
+        if call.command.ext["topic"] == "T":
+            return refusal(ResponseCode.TOPIC_NOT_EXIST)
+        return Command(code=0, body=encode_route(default, strict=True))
+
+    script = Script(play, bench.clock)
+    with pytest.raises(BrokerRefused):
+        script.run(bench.sender.send(bench.outgoing()))
+    assert script.addresses.count("a:10911") == 3
+
+
 def test_oneway_asks_once_and_brings_nothing() -> None:
     bench = Bench()
     script = Script([])

@@ -236,6 +236,8 @@ class Sender:
                     break
                 if pause_s:
                     yield Sleep(pause_s)
+                if known.guessed and isinstance(error, BrokerRefused):
+                    known = yield from self._look_again(topic, mode, timeout_s, deadline_s)
             else:
                 if self.faults is not None:
                     self._report(queue, before_s, failed=False)
@@ -246,6 +248,14 @@ class Sender:
         if result is not None:
             return result
         raise attempts.error(monotonic_s())
+
+    def _look_again(
+        self, topic: str, mode: SendMode, timeout_s: float, deadline_s: float
+    ) -> Plan[TopicRoutes]:
+        """The route after a broker refused a queue that was guessed: the topic may be there, with fewer queues, and
+        its broker about to tell the name servers."""
+        yield Shared(("guess refused", topic), self._pause(topic, PAUSE_S))
+        return (yield from self.route_for_send(topic, mode, timeout_s, deadline_s))
 
     def check_broker(self, queue: MessageQueue, known: TopicRoutes) -> None:
         """Raise NoBroker for a queue whose broker no route ever named: waiting for it would not help."""
