@@ -1,10 +1,13 @@
 """Compiled functions and their plain twins give the same answers, whatever they are fed."""
 
 import ctypes
+import errno
 import mmap
+import os
 import struct
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -295,3 +298,35 @@ def test_what_can_be_read() -> None:
                 == kernel_plain.can_read(address, start, end)
                 == expected
             )
+
+
+@settings(deadline=None)
+@given(
+    before=st.binary(max_size=50),
+    data=st.binary(max_size=50),
+    at=st.integers(0, 60),
+    kind=st.sampled_from([bytes, bytearray, memoryview]),
+)
+def test_what_is_written_at_a_place(
+    before: bytes, data: bytes, at: int, kind: Callable[[bytes], bytes | bytearray | memoryview]
+) -> None:
+    expected = before.ljust(at, b"\0")[:at] + data + before[at + len(data) :] if data else before
+    for write_at in (_kernel.write_at, kernel_plain.write_at):
+        with tempfile.TemporaryFile() as file:
+            file.write(before)
+            file.flush()
+            write_at(file.fileno(), kind(data), at)
+            assert os.pread(file.fileno(), 200, 0) == expected
+
+
+def test_what_cannot_be_written_says_why() -> None:
+    for module in (_kernel, kernel_plain):
+        with open("/dev/full", "rb") as file, pytest.raises(OSError, match="Bad file descriptor") as refused:
+            module.write_at(file.fileno(), b"x", 0)
+        assert refused.value.errno == errno.EBADF
+        with (
+            open("/dev/full", "wb", buffering=0) as file,
+            pytest.raises(OSError, match="No space") as refused,
+        ):
+            module.write_at(file.fileno(), b"x", 0)
+        assert refused.value.errno == errno.ENOSPC

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from os import pread
 from pathlib import Path
 
-from rocketeer.store.kernel import sync_fd
+from rocketeer.store.kernel import sync_fd, write_at
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +32,12 @@ def files_share(part: int, most: int) -> int:
 class OpenFile:
     """A descriptor, and the last that was read ahead of whoever reads the file from front to back."""
 
-    __slots__ = ("ahead", "ahead_at", "fd", "read_to")
+    __slots__ = ("ahead", "ahead_at", "fd", "is_whole", "read_to")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self.is_whole = False
+        """Whether it is known to have its full size: nobody else makes it shorter."""
         self.forget_ahead()
 
     def forget_ahead(self) -> None:
@@ -91,20 +93,21 @@ class FileCache:
             file = self._create(path)
         self._files[path] = file
         file.forget_ahead()
-        fd = file.fd
-        if os.fstat(fd).st_size < file_bytes:  # new, or left short by a crash: RocketMQ wants whole files
-            os.ftruncate(fd, file_bytes)
-            self._note(os.path.dirname(path))
+        if not file.is_whole:
+            if (
+                os.fstat(file.fd).st_size < file_bytes
+            ):  # new, or left short by a crash: RocketMQ wants whole files
+                os.ftruncate(file.fd, file_bytes)
+                self._note(os.path.dirname(path))
+            file.is_whole = True
         self._note(path)
-        done = os.pwrite(fd, data, at)
-        with memoryview(data) as view:
-            while done < len(view):
-                done += os.pwrite(fd, view[done:], at + done)
+        write_at(file.fd, data, at)
 
     def cut(self, path: str, at: int, file_bytes: int) -> None:
         """Turn everything from `at` on into zeros (a hole)."""
         file = self._open(path)
         file.forget_ahead()
+        file.is_whole = False  # the second call may fail
         os.ftruncate(file.fd, at)
         os.ftruncate(file.fd, file_bytes)
         self._note(path)

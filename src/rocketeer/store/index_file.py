@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rocketeer.model.offsets import LogOffset
 from rocketeer.store.index_layout import ENTRY, ENTRY_STRUCT, HEADER, SLOT, IndexHeader, file_bytes
 from rocketeer.store.index_loops import PAGE_BYTES, fill_slots, link_entries, newest_in_slots
-from rocketeer.store.kernel import begin_writing
+from rocketeer.store.kernel import begin_writing, write_at
 
 _WRITE_BYTES = 64 << 10
 _REPAIR_ENTRIES = 1 << 20  # looked at in one go, so that repair needs little memory
@@ -275,11 +275,7 @@ class IndexFile:
             self._allocated = True
 
     def _write_entries(self, first: int, entries: bytes) -> None:
-        at = self._entries_at + first * ENTRY.itemsize
-        view = memoryview(entries)
-        while view:
-            done = os.pwrite(self._fd, view, at)
-            view, at = view[done:], at + done
+        write_at(self._fd, entries, self._entries_at + first * ENTRY.itemsize)
 
     def _clear_entries(self, first: int, end: int) -> None:
         """Overwrite the entries from `first` to `end` with zeros."""
@@ -290,5 +286,5 @@ class IndexFile:
             first += count
 
     def _set_header(self, header: IndexHeader) -> None:
-        os.pwrite(self._fd, header.pack(), 0)
+        write_at(self._fd, header.pack(), 0)
         self.header = header

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rocketeer.compiled import COMPILED
 from rocketeer.store.kernel_plain import can_read as can_read
+from rocketeer.store.kernel_plain import write_at as write_at
 
 PAGE_BYTES = mmap.PAGESIZE
 _MADV_POPULATE_WRITE = 23  # Linux 5.14
@@ -31,6 +32,7 @@ if _LINUX:
 
 if COMPILED and _LINUX and not TYPE_CHECKING:
     from rocketeer.store._kernel import can_read as can_read
+    from rocketeer.store._kernel import write_at as write_at
 
 
 class SyncFailed(OSError):

@@ -1,7 +1,8 @@
-"""What of `kernel.py` every pull asks, with ctypes: what `_kernel.pyx` does compiled."""
+"""What of `kernel.py` every pull and every send asks, in Python: what `_kernel.pyx` does compiled."""
 
 import ctypes
 import mmap
+import os
 import sys
 
 _MADV_POPULATE_READ = 22  # Linux 5.14
@@ -20,3 +21,14 @@ def can_read(address: int, start: int, end: int) -> bool:
     """
     start -= start % mmap.PAGESIZE
     return _LINUX and _with_lock.madvise(address + start, end - start, _MADV_POPULATE_READ) == 0
+
+
+def write_at(fd: int, data: bytes | bytearray | memoryview, at: int) -> None:
+    """Write all of the bytes at this place of a file. For the loop's thread and derived files: compiled, this holds
+    the interpreter lock. It is over before another thread could do much with the lock, and each time that one is
+    given away, and wanted back, the core changes hands twice.
+    """
+    with memoryview(data) as view:
+        done = os.pwrite(fd, view, at)
+        while done < len(view):
+            done += os.pwrite(fd, view[done:], at + done)
