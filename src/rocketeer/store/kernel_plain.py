@@ -1,6 +1,7 @@
 """What of `kernel.py` every pull and every send asks, in Python: what `_kernel.pyx` does compiled."""
 
 import ctypes
+import errno
 import mmap
 import os
 import sys
@@ -24,11 +25,15 @@ def can_read(address: int, start: int, end: int) -> bool:
 
 
 def write_at(fd: int, data: bytes | bytearray | memoryview, at: int) -> None:
-    """Write all of the bytes at this place of a file. For the loop's thread and derived files: compiled, this holds
-    the interpreter lock. It is over before another thread could do much with the lock, and each time that one is
-    given away, and wanted back, the core changes hands twice.
+    """Write all of the bytes at this place of a file.
+
+    Compiled, up to 64 KB are written without giving the interpreter lock away: that is over before another thread
+    could do much with it, and to give it away and want it back has the core change hands twice.
     """
     with memoryview(data) as view:
-        done = os.pwrite(fd, view, at)
+        done = 0
         while done < len(view):
-            done += os.pwrite(fd, view[done:], at + done)
+            written = os.pwrite(fd, view[done:], at + done)
+            if not written:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            done += written

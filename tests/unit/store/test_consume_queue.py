@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from rocketeer.store import file_cache
 from rocketeer.store.consume_queue import WRITE_OUT_ENTRIES as DUE
 from rocketeer.store.consume_queue import ConsumeQueue
 from rocketeer.store.file_cache import FileCache, delete_paths, sync_paths
@@ -339,17 +340,16 @@ def test_times_pass_over_messages_that_are_gone_from_the_log(tmp_path: Path) -> 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = opened(tmp_path, file_bytes=20_000_000)
-    real_pwrite = os.pwrite
 
-    def no_space(fd: int, data: bytes, at: int) -> int:
+    def no_space(fd: int, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "pwrite", no_space)
+    monkeypatch.setattr(file_cache, "write_at", no_space)
     for offset in range(2 * DUE):
         assert queue.append(Entry(offset, offset * 100))
     with pytest.raises(OSError, match="No space"):
         queue.write_out()
-    monkeypatch.setattr(os, "pwrite", real_pwrite)
+    monkeypatch.undo()
     queue.write_out()
     assert log_offsets(queue.read(0, 2 * DUE)) == [offset * 100 for offset in range(2 * DUE)]
 

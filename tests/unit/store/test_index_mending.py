@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketeer.store import index_file
 from rocketeer.store.index_file import IndexFile
 from support.indexes import (
     SLOTS,
@@ -153,13 +154,13 @@ def test_a_full_disk_keeps_messages_waiting_and_files_whole(
 ) -> None:
     index = filled(tmp_path, messages(10))
 
-    def no_space(fd: int, data: bytes, at: int) -> int:
+    def no_space(fd: int, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for message in messages(10, start=10):
         index.add(message)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", no_space)
+        patched.setattr(index_file, "write_at", no_space)
         with pytest.raises(OSError, match="No space"):
             drain(index)
     assert index.pending_count == 10
