@@ -355,6 +355,41 @@ def test_a_guessed_queue_that_is_refused_has_the_route_asked_for_again(rounds: i
     assert [effect for effect in script.effects if isinstance(effect, Sleep)] == [Sleep(0.05)] * rounds
 
 
+def test_while_no_name_server_answers_a_refused_guess_is_tried_on() -> None:
+    bench = Bench(brokers=1)
+    guess = Route((QueueData("a", 4, 4, 7),), (BrokerData("c", "a", {0: "a:10911"}),))
+    bench.routes.put("T", guess, guessed=True)
+    answers = [refusal(ResponseCode.SYSTEM_ERROR), stored()]
+
+    def play(call: Call) -> Answer:
+        return DOWN if call.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else answers.pop(0)
+
+    result = Script(play, bench.clock).run(bench.sender.send(bench.outgoing()))
+    assert result is not None
+    assert result.ok
+    known = bench.routes.get("T")
+    assert known is not None
+    assert known.guessed
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_a_refused_guess_has_the_route_fetched_soon_by_whoever_chose_the_queue(is_chosen: bool) -> None:
+    bench = Bench(brokers=1)
+    guess = Route((QueueData("a", 4, 4, 7),), (BrokerData("c", "a", {0: "a:10911"}),))
+    bench.routes.put("T", guess, guessed=True)
+    suspects: list[str] = []
+    bench.routes.on_suspect.append(suspects.append)
+
+    def play(call: Call) -> Answer:
+        route = call.command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+        return refusal(ResponseCode.TOPIC_NOT_EXIST if route else ResponseCode.SYSTEM_ERROR)
+
+    choose = chooser(Message("T", b"x"), MessageQueue("T", "a", 3)) if is_chosen else None
+    with pytest.raises(BrokerRefused):
+        Script(play, bench.clock).run(bench.sender.send(bench.outgoing(), choose=choose))
+    assert suspects == ["T"] * (1 if is_chosen else 3)
+
+
 def test_a_guess_that_is_always_refused_is_refused_as_often_as_any_send() -> None:
     bench = Bench(brokers=1)
     bench.routes.drop("T")

@@ -127,6 +127,9 @@ class IdempotentSender:
                     raise error.cause from None
                 failed_broker = queue.broker_name
                 why = error.cause
+                known = self._sender.routes.get(queue.topic)
+                if known is not None and known.guessed:  # it may be there by now, with fewer queues
+                    self._sender.routes.suspect(queue.topic)
             await asyncio.sleep(pause_s)
             if self._clock.monotonic_s() >= deadline_s:  # a busy machine sleeps longer
                 raise why

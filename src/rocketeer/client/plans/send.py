@@ -7,6 +7,7 @@ where no connection came about, or the named queue's broker is away, it is tried
 (`core.attempts`), unless `retries` is 0.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,16 +24,17 @@ from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.routes import RouteCache, TopicRoutes, awaits_master, vip_address
 from rocketeer.client.core.selectors import Selector, hash_index, next_queue
 from rocketeer.client.core.send_result import SendResult, SendStatus, split_result
-from rocketeer.client.core.transient import another_may_take_it, backoffs, is_route_in_doubt
+from rocketeer.client.core.transient import another_may_take_it, backoffs, is_route_in_doubt, stored_nothing
 from rocketeer.client.plans.effects import Call, Oneway, Plan, Shared, Sleep
 from rocketeer.client.plans.replies import refused
-from rocketeer.client.plans.routes import find_route_or_default
+from rocketeer.client.plans.routes import find_route_or_default, refresh_route
 from rocketeer.clock import Clock
 from rocketeer.errors import (
     AccessDenied,
     BrokerRefused,
     ClientError,
     NoBroker,
+    NoNameServer,
     RemotingClosed,
     RemotingError,
 )
@@ -225,7 +227,8 @@ class Sender:
                 raise  # one account for all brokers: none would take it
             except (RemotingError, NoBroker, BrokerRefused) as error:
                 self._report(queue, before_s, failed=True)
-                if is_route_in_doubt(error):
+                guess_refused = known.guessed and isinstance(error, BrokerRefused)
+                if guess_refused or is_route_in_doubt(error):
                     self.routes.suspect(topic)
                 another_may = not isinstance(error, BrokerRefused) or (
                     mode is SendMode.SYNC and another_may_take_it(error)
@@ -236,8 +239,8 @@ class Sender:
                     break
                 if pause_s:
                     yield Sleep(pause_s)
-                if known.guessed and isinstance(error, BrokerRefused):
-                    known = yield from self._look_again(topic, mode, timeout_s, deadline_s)
+                if guess_refused and not stored_nothing(error):
+                    yield Shared(("guess refused", topic), self._look_again(topic, deadline_s))
             else:
                 if self.faults is not None:
                     self._report(queue, before_s, failed=False)
@@ -249,13 +252,15 @@ class Sender:
             return result
         raise attempts.error(monotonic_s())
 
-    def _look_again(
-        self, topic: str, mode: SendMode, timeout_s: float, deadline_s: float
-    ) -> Plan[TopicRoutes]:
-        """The route after a broker refused a queue that was guessed: the topic may be there, with fewer queues, and
-        its broker about to tell the name servers."""
-        yield Shared(("guess refused", topic), self._pause(topic, PAUSE_S))
-        return (yield from self.route_for_send(topic, mode, timeout_s, deadline_s))
+    def _look_again(self, topic: str, deadline_s: float) -> Plan[None]:
+        """Ask for the route after a broker refused a queue that was guessed: the topic may be there, with fewer
+        queues, and its broker about to tell the name servers. While they say nothing the guess stays."""
+        left_s = deadline_s - self.clock.monotonic_s()
+        if left_s > 0:
+            yield Sleep(min(PAUSE_S, left_s))
+            with contextlib.suppress(NoNameServer, BrokerRefused):
+                timeout_s = min(self.config.call_timeout_s, left_s)
+                yield from refresh_route(topic, self.routes, self.nameservers, timeout_s)
 
     def check_broker(self, queue: MessageQueue, known: TopicRoutes) -> None:
         """Raise NoBroker for a queue whose broker no route ever named: waiting for it would not help."""
