@@ -1,6 +1,8 @@
 """When an offset is told, and what it waits for."""
 
 import asyncio
+from collections.abc import Mapping
+from threading import Event
 
 import pytest
 
@@ -11,6 +13,7 @@ from rocketeer.client.aio.pull_offset_commits import PULL_COMMIT_S, PullOffsetCo
 from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.process_queue import ProcessQueue
 from rocketeer.client.plans.brokers import cluster_of
+from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.remoting.client import RemotingClient
 from support.clock import ManualClock
@@ -135,3 +138,40 @@ async def test_what_is_never_told(broker_id: int, offset: int) -> None:
     held.behind, held.broker_id = 1, broker_id
     keeper.table.update(queue(0), offset)
     assert tells.begin(held) is None
+
+
+class SlowStore:
+    """Keeps offsets, the first of them slowly."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = Event(), Event()
+        self.stored: list[int] = []
+
+    def load(self, queue: MessageQueue) -> int | None:
+        return None
+
+    def store(self, offsets: Mapping[MessageQueue, QueueOffset]) -> None:
+        if not self.begun.is_set():
+            self.begun.set()
+            assert self.may_end.wait(60)
+        self.stored += offsets.values()
+
+
+async def test_offsets_of_a_store_that_was_cancelled_do_not_land_behind_newer_ones() -> None:
+    """The periodic one is cancelled when a consumer closes, which then stores the last ones."""
+    own = SlowStore()
+    driver = AsyncDriver(RemotingClient())
+    config = ConsumerConfig("G", offset_store=own)
+    keeper = OffsetKeeper(driver, cluster_of("127.0.0.1:1", 3.0), config, now_ms=0)
+    keeper.table.update(queue(0), 100)
+    periodic = asyncio.create_task(keeper.store())
+    await asyncio.to_thread(own.begun.wait, 60)
+    periodic.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await periodic
+    keeper.table.update(queue(0), 150)
+    last = asyncio.create_task(keeper.store())
+    await asyncio.wait((last,), timeout=0.1)
+    own.may_end.set()
+    await last
+    assert own.stored == [100, 150]

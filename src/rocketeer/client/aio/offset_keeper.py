@@ -9,7 +9,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeAlias
 
 from rocketeer.client.aio.commit_order import CommitOrder
 from rocketeer.client.aio.drivers import AsyncDriver
@@ -25,10 +25,12 @@ from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.model.subscription import MessageModel
 from rocketeer.model.topic import without_namespace
-from rocketeer.threads import finish_in_thread
+from rocketeer.threads import ThreadsInTurn
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
+
+InThread: TypeAlias = Callable[..., Awaitable[Any]]
+"""Runs a function in a thread."""
 
 BEFORE_START_MS: Final = 30 * 60 * 1000
 """CONSUME_FROM_TIMESTAMP without a time begins half an hour before the consumer was started."""
@@ -60,6 +62,7 @@ class OffsetKeeper:
         self._file = file
         self._in_file: dict[MessageQueue, QueueOffset] = file.load() if file else {}
         self._storing = asyncio.Lock()
+        self._threads = ThreadsInTurn()
         self._order = CommitOrder()
         self._commits: set[asyncio.Task[None]] = set()
         self._begun_with: set[str] = set()
@@ -154,7 +157,7 @@ class OffsetKeeper:
 
     async def _load_own(self, own: OffsetStore, queue: MessageQueue) -> QueueOffset | None:
         try:
-            loaded = await _called(own.load, self._plain(queue))
+            loaded = await _called(asyncio.to_thread, own.load, self._plain(queue))
         except Exception as error:
             raise ClientError(f"the offset store cannot tell where {queue} begins: {error!r}") from error
         if loaded is not None and (not isinstance(loaded, int) or loaded < 0):
@@ -165,7 +168,8 @@ class OffsetKeeper:
 
     async def _store_own(self, own: OffsetStore, unsaved: dict[MessageQueue, QueueOffset]) -> None:
         try:
-            await _called(own.store, {self._plain(queue): offset for queue, offset in unsaved.items()})
+            stored = {self._plain(queue): offset for queue, offset in unsaved.items()}
+            await _called(self._threads.run, own.store, stored)
         except Exception as error:
             log.warning("offsets not stored group=%s store=%r reason=%r", self._group, own, error)
             return
@@ -219,7 +223,7 @@ class OffsetKeeper:
         assert self._file is not None
         everything = merged(self._in_file, unsaved.items())
         try:
-            await finish_in_thread(self._file.save, everything)
+            await self._threads.run(self._file.save, everything)
         except OSError as error:
             log.warning("offsets not stored group=%s file=%s reason=%s", self._group, self._file.path, error)
             return
@@ -233,12 +237,9 @@ class OffsetKeeper:
             await self.store()
 
 
-async def _called(function: Callable[..., T | Awaitable[T]], *arguments: object) -> T:
+async def _called(in_thread: InThread, function: Callable[..., Any], *arguments: object) -> Any:
     """What a user's function returns: of a coroutine function on the loop, of another one in a thread."""
     if inspect.iscoroutinefunction(function):
-        awaited: T = await function(*arguments)
-        return awaited
-    returned = await asyncio.to_thread(function, *arguments)
-    if inspect.isawaitable(returned):
-        return await returned
-    return returned
+        return await function(*arguments)
+    returned = await in_thread(function, *arguments)
+    return await returned if inspect.isawaitable(returned) else returned
