@@ -54,16 +54,13 @@ class Lifecycle:
             await components.server.start(components.host, components.ports)
             for runner in self._runners:
                 await runner.start()
+            components.state.topics.on_change.append(lambda change: self._save_soon())
+            components.watchdog.start()
+            components.services.start()
+            await components.registration.start()
         except BaseException:
-            await components.server.stop()
-            for runner in self._runners:
-                await runner.stop()
-            self._store.close()
+            await self.stop()
             raise
-        components.state.topics.on_change.append(lambda change: self._save_soon())
-        components.watchdog.start()
-        components.services.start()
-        await components.registration.start()
 
     async def recover(self) -> RecoveryReport:
         """Open the store and learn from it what the tables do not know yet; or leave it closed."""

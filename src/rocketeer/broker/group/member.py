@@ -17,6 +17,7 @@ from rocketeer.group.etcd import Access, Etcd
 from rocketeer.group.member_file import MemberFile
 from rocketeer.group.members_port import MembersPort
 from rocketeer.group.registry import Registry
+from rocketeer.threads import finish_in_thread
 
 
 class ReplicaGroupMember:
@@ -53,7 +54,7 @@ class ReplicaGroupMember:
 
     async def start(self) -> None:
         """Serves as a follower on return; who leads is found out then."""
-        file = await asyncio.to_thread(MemberFile, self._store.store_path)
+        file = await finish_in_thread(MemberFile, self._store.store_path)
         decisions = MemberDecisions(
             self._broker,
             self._store,
@@ -68,6 +69,7 @@ class ReplicaGroupMember:
         try:
             await decisions.begin()
         except BaseException:
+            await decisions.end()
             self._port.close()
             await self._etcd.close()
             raise
