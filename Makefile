@@ -19,7 +19,7 @@ help:
 	@echo "make up      run a name server and a broker here   (BROKERS=2 STORE=dir ARGS='--port 20911')"
 	@echo "make demo    a shop's orders through a cluster and the Spark jobs, in under two minutes"
 	@echo "make test    all tests                             (ARGS='-k store')"
-	@echo "make test-plain  the tests of broker, store and remoting, and of shared sends, without compiled modules"
+	@echo "make test-plain  the tests of all that has compiled modules, without them"
 	@echo "make test-spark  all tests of the data pipeline, also those that kill drivers and start clusters"
 	@echo "make test-pyspark  source and sink with an older PySpark  (PYSPARK=4.2.1 or 4.1.4)"
 	@echo "make test-pythons  the clients' tests with other Pythons that are here  (PYTHONS='3.12 3.13 3.14')"
@@ -70,9 +70,12 @@ test: $(READY_DEV)
 	@$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 # What a broker without a compiler runs: the plain twins of all compiled modules.
+PLAIN := tests/unit/broker tests/unit/store tests/unit/remoting tests/unit/record tests/unit/protocol tests/unit/filter \
+	tests/unit/security tests/unit/replication tests/unit/group tests/unit/test_compiled.py tests/golden tests/property \
+	tests/client/test_batching.py
 .PHONY: test-plain
 test-plain: $(READY_DEV)
-	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist loadfile tests/unit/broker tests/unit/store tests/unit/remoting tests/client/test_batching.py tests/unit/test_compiled.py $(ARGS)
+	@ROCKETEER_PLAIN=1 $(BIN)/pytest -n 2 --dist loadfile $(PLAIN) $(ARGS)
 
 # A browser for the console's tests, from Debian's packages; only root can install it.
 browser:
