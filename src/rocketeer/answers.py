@@ -1,4 +1,4 @@
-"""Those who wait for one thing are answered in their order, some in a turn of the loop: each may get a reply.
+"""Answers those who wait for one thing in their order, some in a turn of the loop: each may get a reply.
 
 Whoever keeps the queue says how the next one is answered; one whose answer fails keeps it from nobody else.
 """
@@ -12,16 +12,16 @@ log = logging.getLogger(__name__)
 ANSWERS_AT_ONCE: Final = 64
 
 Schedule: TypeAlias = Callable[[Callable[[], None]], object]
-"""Has something run when others had their turn."""
+"""Runs something when others have had their turn."""
 
 
 def at_once(run: Callable[[], None]) -> None:
-    """For whoever has no loop."""
+    """Run it immediately: the schedule of a caller that has no loop."""
     run()
 
 
 class AnswersInOrder:
-    """Belongs to the loop thread."""
+    """Answers waiters one after the other, in turns of the loop. Belongs to the loop thread."""
 
     def __init__(self, answer_next: Callable[[], bool], schedule: Schedule = at_once) -> None:
         """`answer_next` takes the first of the queue out of it and then answers it; False when nobody is due."""
@@ -31,13 +31,13 @@ class AnswersInOrder:
         """Whether some who may be answered wait for the next turn: who comes now waits behind them."""
 
     def go_on(self) -> None:
-        """There may be some to be answered."""
+        """Answer those who are due, unless that is going on already."""
         if not self.is_answering:
             self.is_answering = True
             self._answer_some()
 
     def finish(self) -> None:
-        """Answer all of them now."""
+        """Answer all who are due immediately."""
         while self._answered_one():
             pass
 

@@ -29,4 +29,4 @@ def _is_built() -> bool:
 
 COMPILED: Final = os.environ.get("ROCKETEER_PLAIN", "") in ("", "0") and _is_built()
 COMPILED_STREAMS: Final = COMPILED and sys.platform == "linux"
-"""Those wait for sockets by epoll."""
+"""Whether connections use compiled streams, which wait for sockets by epoll."""

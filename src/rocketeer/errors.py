@@ -290,7 +290,7 @@ class RequestTimeout(ClientError):
 
 
 class TooManyInFlight(ClientError):
-    """So many unanswered sends wait already that no place got free in time."""
+    """No place for another unanswered send got free in time."""
 
 
 class UndecodableBody(ClientError):

@@ -10,9 +10,10 @@ _MMAP_THRESHOLD_BYTES_MAX: Final = 32 << 20
 
 
 def keep_freed_memory(kept_bytes: int) -> None:
-    """So much of what was freed stays ours: giving it back and asking for it again costs a page fault each 4 KB.
+    """Have up to `kept_bytes` of freed memory stay with the process.
 
-    Work that takes megabytes and frees them all, again and again, would pay for them each time.
+    Giving it back and asking for it again costs a page fault each 4 KB: work that takes megabytes and frees
+    them all, again and again, would pay for them each time.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library
         libc = ctypes.CDLL(None)

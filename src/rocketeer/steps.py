@@ -12,7 +12,7 @@ Steps: TypeAlias = Generator[None, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
-    """All steps at once."""
+    """Do all steps at once; returns their result."""
     while True:
         try:
             next(steps)

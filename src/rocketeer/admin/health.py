@@ -18,7 +18,7 @@ from rocketeer.model.subscription import Subscription
 from rocketeer.protocol.bodies.running_info import HeldQueue
 
 BLOCKED_MS: Final = 60_000
-"""So long may a member hold messages of a queue without finishing one."""
+"""How long a member may hold messages of a queue without finishing one."""
 
 
 class FindingKind(Enum):

@@ -36,7 +36,7 @@ class IndexPlace:
     path: str
     slots: int
     count: int
-    """Entries 1 ... count."""
+    """Number of entries; they are numbered from 1."""
     begin_ms: int
     low: LogOffset
     high: LogOffset

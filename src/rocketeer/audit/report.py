@@ -106,7 +106,7 @@ class AuditReport:
         return json.dumps(value, indent=2)
 
     def table(self, limit: int = FINDINGS_MAX) -> str:
-        """For the terminal."""
+        """The report as text for the terminal."""
         how = (
             "exactly" if self.exact else "but for what its end may lack while a broker runs, or after it died"
         )

@@ -91,7 +91,7 @@ class Runner(Protocol):
 
 
 def in_this_process(tasks: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """One after the other."""
+    """Do the tasks in this process, one after the other."""
     return [work(task) for task in tasks]
 
 

@@ -67,7 +67,7 @@ class Source:
                 yield from self._files_below(entry.name)
 
     def derived(self) -> Iterator[str]:
-        """Queues and index."""
+        """The files of consume queues and index."""
         for name in DERIVED:
             yield from self._files_below(name)
 

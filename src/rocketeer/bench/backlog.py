@@ -33,7 +33,7 @@ from rocketeer.errors import RocketeerError
 WINDOW: Final = 1_000_000
 """Messages that are pulled, over and over: the newest, or the oldest."""
 _OVERHEAD_BYTES: Final = 260
-"""Of a message of the load generator on disk beside its body: the record's fields and properties, queue, two keys."""
+"""What a load generator's message has on disk beside its body: the record's fields, properties, queue, two keys."""
 _FILL_S: Final = 10.0
 _CONF: Final = {
     "waitTimeMillsInSendQueue": 10_000,  # sends are not refused because the machine is busy

@@ -39,7 +39,7 @@ from rocketeer.protocol.bodies.topics import TOPIC_ENTRIES
 from rocketeer.protocol.bodies.wire import encode_entry
 
 LOST_MAX = 0.05
-"""Of the throughput: more than this the browsers may not cost."""
+"""Largest share of the throughput that the browsers may cost."""
 FIRST_PAGE_MS_MAX = 300.0
 _THREADS = 10
 _LOOKS = 20
@@ -70,7 +70,7 @@ def place_tables(store: Path, *, topics: int, groups: int, queues: int) -> None:
 
 
 class Browsers:
-    """So many browsers, each refreshing its page every few seconds: those pages that refresh themselves."""
+    """Browsers that each refresh a page every few seconds: those pages that refresh themselves."""
 
     PATHS = ("/", "/cluster", "/groups", "/groups?sort=-lag", "/topics/topic-0001", "/groups/group-0001",
              "/producers", "/pipeline", "/delayed", "/dead-letters")  # fmt: skip

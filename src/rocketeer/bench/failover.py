@@ -32,7 +32,7 @@ QUEUES: Final = 4
 SEND_TIMEOUT_S: Final = 60.0
 """Longer than any failover: a send that is in flight when the leader dies is answered by the next one."""
 BETWEEN_S: Final = 1.0
-"""So long the load runs on a whole group before the next kill."""
+"""Pause between two kills, in which the load runs on a whole group."""
 FOLLOWER_KILLS: Final = 3
 PAUSE_S_MAX: Final = 5.0
 
@@ -50,13 +50,13 @@ class AckedMessages:
 
     acked: list[Acked] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
-    """Of each: when it was begun, when it was acknowledged."""
+    """When each send was begun, and when it was acknowledged."""
     refused: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failover:
-    """What came of it."""
+    """Result of the measurement."""
 
     seconds: tuple[float, ...]
     """From each kill of a leader to the first acknowledged send that was begun after it."""

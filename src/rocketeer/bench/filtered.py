@@ -49,7 +49,7 @@ class FilterPlan:
 
     @property
     def per_queue(self) -> int:
-        """Rounded to whole batches."""
+        """Messages of each queue, rounded to whole batches."""
         return max(1, self.messages // self.queues // PER_BATCH) * PER_BATCH
 
     @property
@@ -63,7 +63,7 @@ class FilteredPull:
 
     seconds: float
     cpu_s: float
-    """Of the broker."""
+    """Processor time of the broker."""
     matched: int
     pulls: int
 

@@ -94,7 +94,7 @@ class MemberProcess:
         return self.process is not None and self.process.running
 
     def write_conf(self) -> Path:
-        """Its broker.conf."""
+        """Write its broker.conf."""
         self.folder.mkdir(parents=True, exist_ok=True)
         values = {
             "brokerClusterName": CLUSTER,

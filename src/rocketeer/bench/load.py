@@ -42,7 +42,7 @@ class Load:
     queue_begins: dict[tuple[str, int], int] = field(default_factory=dict)
     """For pulls: where to begin, if not at 0."""
     account: Credentials | None = None
-    """Signs every send."""
+    """The account that signs every send."""
     trust: Path | None = None
     """Who signed the server's certificate: the load comes with TLS."""
 

@@ -133,7 +133,7 @@ class SteadyLoad:
 
 
 def lost_shares(samples: Samples, moments_s: Sequence[float], span_s: float) -> list[float]:
-    """Of the throughput, in the span from each moment on, against the spans before and after it."""
+    """Lost shares of the throughput in the span from each moment on, against the spans before and after it."""
     shares = []
     for moment_s in moments_s:
         during = samples.rate(moment_s, moment_s + span_s)

@@ -23,7 +23,7 @@ from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.subscription import Subscription
 
 LOST_MAX = 0.02
-"""Of the throughput: more than this being scraped may not cost."""
+"""Largest share of the throughput that being scraped may cost."""
 _TOPICS_A_GROUP = 2
 _LOOKS = 20
 SPAN_S = 1.0

@@ -138,7 +138,7 @@ class ServerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """Exit code of the process; None while it runs."""
         return self._process.poll()
 
     def wait_until(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:

@@ -44,7 +44,7 @@ class Measured:
     unanswered: int
     lost_or_invented: int
     load_cpu_share: float
-    """Of one core, the busiest load process; over 0.9 the load generator was the bottleneck."""
+    """Share of one core that the busiest load process took; over 0.9 the load generator was the bottleneck."""
     server_cpu_s_per_million: float | None
     rate: float | None = None
     lateness_p99_us: int | None = None

@@ -227,7 +227,7 @@ class ServerCluster:
         return self.broker_process.stop()
 
     def kill_broker(self) -> None:
-        """SIGKILL and wait."""
+        """Kill the broker with SIGKILL and wait for its end."""
         self.broker_process.kill()
 
     def stop(self) -> None:

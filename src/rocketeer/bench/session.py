@@ -27,7 +27,7 @@ _REST_LOOK_S: Final = 0.25
 _REST_SHARE: Final = 0.05
 """A server that uses less of a core than this rests; a JVM never quite does."""
 _REST_BYTES: Final = 32 << 20
-"""So much may wait to be written to disk."""
+"""How many bytes may wait to be written to disk while the machine counts as resting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,12 +181,12 @@ def _run(server: BenchServer, plan: LoadPlan, kind: Kind, mode: str) -> Measured
 
 
 def run_send(server: BenchServer, plan: LoadPlan, mode: str = "send") -> Measured:
-    """Single messages."""
+    """Measure sends of single messages."""
     return _run(server, plan, "send", mode)
 
 
 def run_batch(server: BenchServer, plan: LoadPlan, mode: str = "batch") -> Measured:
-    """Batches of 32 messages."""
+    """Measure sends of batches of 32 messages."""
     return _run(server, plan, "batch", mode)
 
 

@@ -11,7 +11,7 @@ from rocketeer.bench.spark_process import filled_topic, leave, measured, need_py
 
 TOPIC: Final = "BenchSparkSink"
 BARS: Final = {"topic, at least once": 1.5, "topic, effectively once": 1.0}
-"""Of the rate of Spark's own Kafka sink."""
+"""Smallest share of the rate of Spark's own Kafka sink."""
 
 
 def spark_sink(

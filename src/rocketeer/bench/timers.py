@@ -109,7 +109,7 @@ def stored_count(broker: Control) -> int:
 
 
 def punctuality(address: str, skip: Sequence[int] = (0,) * QUEUES) -> Punctuality:
-    """Of all messages in the topic behind the offsets given."""
+    """How punctual all messages in the topic behind the offsets given were."""
     with Control(address, timeout_s=_ANSWER_S) as broker:
         late_ms = [
             message.store_ms - int(message.properties["TIMER_DELIVER_MS"])

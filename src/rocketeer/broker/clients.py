@@ -48,7 +48,7 @@ class ConsumerGroup(Generic[C]):
     consume_from_where: ConsumeFromWhere
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     subscription_bytes: int = 0
-    """What they take, about."""
+    """About what the subscriptions take, in bytes."""
     members: dict[C, ConnectedMember[C]] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:

@@ -61,7 +61,7 @@ served in fewer steps again."""
 
 
 Override = Callable[[Mapping[int, Handler]], Mapping[int, Handler]]
-"""Of all handlers that there are: those that answer instead, by request code."""
+"""Gets all handlers that there are; returns those that answer instead, by request code."""
 
 
 class PersistedTable(Protocol):
@@ -136,7 +136,7 @@ class ConfigChange:
     """Settings that can change while the broker runs: `apply` makes new values hold from now on."""
 
     keys: tuple[str, ...]
-    """RocketMQ's, or ours."""
+    """Keys of the settings: RocketMQ's, or ours."""
     apply: Callable[[BrokerConfig, StoreConfig], None]
 
 

@@ -17,7 +17,7 @@ COPIED_FILES: Final[CopiedFiles] = {
     SentBack.file_name: RequestCode.GET_BROKER_TABLE,
     HalfTable.file_name: RequestCode.GET_BROKER_TABLE,
 }
-"""Of features whose services rest while a broker follows another: each says how far it was at a place of the log."""
+"""Files of features whose services rest while a broker follows: each says how far it was at a place of the log."""
 
 
 def followed_tables(make: Callable[..., Tables], state: BrokerState) -> Tables:

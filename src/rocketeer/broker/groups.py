@@ -69,7 +69,7 @@ class ConsumerGroupTable(EntriesTable):
         return created
 
     def put(self, group: SubscriptionGroup) -> None:
-        """Create or replace."""
+        """Create or replace a group."""
         self.configs[group.name] = group
         self._entries[group.name] = encode_entry(group)
         self._changed(group.name)

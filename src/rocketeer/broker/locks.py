@@ -104,7 +104,7 @@ class ChangeTrackingLocks(QueueLockTable):
         self._now_ms = now_ms
         self._dirty = False
         self._pieces: list[bytes] | None = None
-        """Of the text, when it was made."""
+        """Pieces of the text, once it was made."""
         self.changed: dict[tuple[str, MessageQueue], str | None] = {}
 
     def lock(

@@ -17,7 +17,7 @@ from rocketeer.steps import Steps, finish
 PART_QUEUES: Final = 1024
 DICTS: Final = 64
 _FIRST: Final = frozenset({0})
-"""Of most keys; a set of its own for each of a million would take 200 MB."""
+"""The stale parts of most keys; a set of its own for each of a million would take 200 MB."""
 
 _Keys: TypeAlias = dict[str, set[int] | frozenset[int]]
 
@@ -29,7 +29,7 @@ class OffsetText:
         self._table = table
         self._pieces: dict[str, bytes] = {}
         self._parts: dict[str, dict[int, bytes]] = {}
-        """Of pieces with more than `PART_QUEUES` queues: number of a part -> its text."""
+        """Parts of pieces with more than `PART_QUEUES` queues: number of a part -> its text."""
         self._stale = _no_keys()
         """What is to be made anew: key -> numbers of parts. Many dicts, for a large one takes long to grow."""
         self._taken = _no_keys()

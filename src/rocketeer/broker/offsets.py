@@ -59,7 +59,7 @@ class ConsumerOffsets:
         self._chars_max = chars_max
         self._count = 0
         self._chars = 0
-        """Of all keys."""
+        """Characters of all keys together."""
         self._table: dict[str, dict[int, QueueOffset]] = {}
         self._text = OffsetText(self._table)
         self._dirty = False
@@ -324,7 +324,7 @@ class ChangeTrackingOffsets(ConsumerOffsets):
         super().__init__(entries_max, pairs_max, chars_max)
         self.changed: set[str] = set()
         self.begun_anew: set[str] = set()
-        """Those of which more may have changed than that queues were added or moved."""
+        """Keys of which more may have changed than that queues were added or moved."""
 
     def _touch(self, key: str, *, anew: bool = False) -> None:
         super()._touch(key)

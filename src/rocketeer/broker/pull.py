@@ -36,16 +36,16 @@ FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 
 SHORT_CHARS = 128
-"""Of expressions that are remembered at little cost."""
+"""Longest expression that is remembered at little cost."""
 LONG_CHARS_MAX = 1 << 18
-"""Of all longer ones that are remembered: each tag takes a hundred bytes."""
+"""Most characters of all longer expressions that are remembered: each tag takes a hundred bytes."""
 
 
 _EVERYTHING: Final = (None, None, ())
 """What `_filter` makes of a subscription without a condition."""
 
 TAG_CHARS_MAX: Final = 1 << 14
-"""Of all tags of a subscription: each is hashed, which takes long in plain code."""
+"""Most characters of all tags of a subscription: each is hashed, which takes long in plain code."""
 
 
 class PropertyFilters(Protocol):

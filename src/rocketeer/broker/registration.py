@@ -77,7 +77,7 @@ class _NameServer:
     address: str
     reachable: bool = True
     refusal: str = ""
-    """What it said when it did not take all that it was told; empty: it knows all of our topics."""
+    """What the name server said when it did not take all that it was told; empty: it knows all of our topics."""
 
 
 class Registration:

@@ -67,9 +67,9 @@ class SendRules:
     message_bytes_max: int
     batch_messages_max: int
     other_batch_messages_max: int
-    """Of batches that come here: those that cannot take the compiled way."""
+    """Most messages of a batch that comes here: one that cannot take the compiled way."""
     batch_keys_max: int
-    """Of all its messages: the index writes them while others wait."""
+    """Most keys of all messages of a batch: the index writes them while others wait."""
 
 
 class SendService:

@@ -103,7 +103,7 @@ class BrokerState:
             ha_address=address_text((broker.ha_host.strip("[]"), store.ha_port)),
         )
         self.queue_holders: list[Callable[[], None]] = []
-        """Called by `forget_queues`."""
+        """Functions that `forget_queues` calls."""
 
     def forget_queues(self) -> None:
         """Tell all holders of queues to drop them: some queues are about to be deleted."""

@@ -20,7 +20,7 @@ ZLIB: Final = "zlib"
 """What a slave of ours asks for a table with: compressed, it may be larger than a frame."""
 
 FEW_ENTRIES: Final = 4_096
-"""A table of no more is short."""
+"""Most entries of a short table."""
 STEP_BYTES: Final = 1 << 16
 STEP_PIECES: Final = 512
 
@@ -30,7 +30,7 @@ class TableText(NamedTuple):
 
     begin: bytes
     pieces: Sequence[bytes]
-    """Nobody changes it any more."""
+    """The pieces in their order; nobody changes the sequence any more."""
     between: bytes
     end: bytes
 

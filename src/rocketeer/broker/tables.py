@@ -80,7 +80,7 @@ class TableKeeper:
         self._at_disk = asyncio.Lock()
         """Held while a file is written, never while the log is waited for."""
         self._unsaved: set[str] = set()
-        """What a disk refused."""
+        """Names of the tables that could not be written to disk."""
         self._broken_off: set[str] = set()
         """What was to be written when something else failed, or was cancelled."""
 

@@ -96,7 +96,7 @@ class TopicTable(EntriesTable):
     # --- changes -----------------------------------------------------------------------------
 
     def put(self, topic: TopicConfig) -> None:
-        """Create or replace."""
+        """Create or replace a topic."""
         self._store(ChangeKind.UPDATED, topic)
 
     def delete(self, name: str) -> TopicConfig | None:

@@ -22,7 +22,7 @@ class ProgressLine:
 
     @property
     def seconds(self) -> float:
-        """Since the command began."""
+        """Time since the command began."""
         return time.monotonic() - self._began_s
 
     def show(self, text: str) -> None:

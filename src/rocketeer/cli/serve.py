@@ -17,7 +17,7 @@ from rocketeer.store.scheduling import use_latency_scheduling
 GC_THRESHOLDS = (5_000, 5, 800)
 """Small and often: what a collection looks at is what the loop waits for."""
 KEPT_BYTES = 64 << 20
-"""Of memory: a busy turn of the loop takes megabytes and frees them all."""
+"""Freed memory that is kept: a busy turn of the loop takes megabytes and frees them all."""
 EXIT_FORCED = 130  # what a shell reports for a program that Ctrl-C ended
 
 

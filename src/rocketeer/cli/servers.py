@@ -49,7 +49,7 @@ LogDir = Annotated[
 ]
 
 WITH_SETTINGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Of a command whose other words are settings: `autoCreateTopicEnable=true`, `--listenPort 9876`."""
+"""Typer settings of a command whose other words are settings: `autoCreateTopicEnable=true`, `--listenPort 9876`."""
 _IMPORTANT: Final = frozenset(
     {
         "namesrvAddr", "brokerIP1", "brokerName", "brokerClusterName", "brokerId",

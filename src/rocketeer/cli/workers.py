@@ -34,7 +34,7 @@ _NOT_WATCHED: Final = frozenset({"__pycache__", "node_modules", "site-packages"}
 
 
 def worker_command(target: str, arguments: Sequence[str]) -> list[str]:
-    """Of one worker, all but its number and its pipe."""
+    """The command line of one worker, all but its number and its pipe."""
     return [sys.executable, "-m", "rocketeer", "run", target, *arguments]
 
 

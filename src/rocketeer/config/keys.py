@@ -88,7 +88,7 @@ def find_key(name: str, classes: tuple[str, ...]) -> ConfigKey | None:
 
 
 _NAME_CHARS_MAX = 64
-"""Of a name that is compared with all keys: a long one takes long, and is no slip of the pen."""
+"""Longest name that is compared with all keys: a longer one takes long, and is no slip of the pen."""
 
 
 def nearest_key(name: str, classes: tuple[str, ...]) -> str | None:

@@ -22,15 +22,15 @@ class ServerLimits:
     settings_bytes: int = _limit("limitSettingsBytes", 16 << 10, least=1 << 10)
     """The body of a request that changes settings."""
     unfinished_bytes: int = _limit("limitUnfinishedBytes", 256 << 20, least=16 << 20)
-    """Of all frames that have begun and not ended, together."""
+    """Bytes of all frames that have begun and not ended, together."""
     unread_bytes: int = _limit("limitUnreadBytes", 256 << 20, least=16 << 20)
-    """Of all replies that were written and not taken by their peers, together."""
+    """Bytes of all replies that were written and not taken by their peers, together."""
     requests_under_way: int = _limit("limitRequestsUnderWay", 4_096)
-    """Of one connection: those whose answer takes a while."""
+    """Requests of one connection whose answer takes a while."""
     bytes_under_way: int = _limit("limitBytesUnderWay", 256 << 20, least=16 << 20)
-    """Of all connections: what the requests take whose answer takes a while, 4 KB each at least."""
+    """Memory of the requests of all connections whose answer takes a while, 4 KB each at least."""
     tls_handshakes: int = _limit("limitTlsHandshakes", 64)
-    """Under way at a time; others wait."""
+    """TLS handshakes under way at a time; others wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class BrokerLimits:
     heartbeat_subscriptions: int = _limit("limitHeartbeatSubscriptions", 5_000)
     connection_groups: int = _limit("limitConnectionGroups", 2_000)
     client_groups: int = _limit("limitClientGroups", 500_000)
-    """That all connections together speak for."""
+    """Groups that all connections together speak for."""
     group_members: int = _limit("limitGroupMembers", 10_000)
     held_pulls: int = _limit("limitHeldPulls", 200_000)
     connection_held_pulls: int = _limit("limitConnectionHeldPulls", 20_000)
@@ -54,15 +54,15 @@ class BrokerLimits:
     groups: int = _limit("limitGroups", 100_000)
     offsets: int = _limit("limitConsumerOffsets", 1_000_000)
     offset_pairs: int = _limit("limitConsumerOffsetPairs", 300_000)
-    """Of a topic and a group that has offsets there."""
+    """Pairs of a topic and a group that has offsets there."""
     offset_chars: int = _limit("limitConsumerOffsetChars", 128 << 20, least=1 << 20)
-    """Of the names of topics and groups that have offsets."""
+    """Characters of the names of topics and groups that have offsets."""
     subscription_bytes: int = _limit("limitSubscriptionBytes", 128 << 20, least=1 << 20)
     """What the subscriptions of all groups that are here take."""
     filter_chars: int = _limit("limitFilterChars", 4 << 20, least=64 << 10)
-    """Of the SQL92 expressions of all groups, also of those that left within a day."""
+    """Characters of the SQL92 expressions of all groups, also of those that left within a day."""
     held_chars: int = _limit("limitHeldChars", 1 << 20, least=64 << 10)
-    """Of the different expressions that held pulls wait with."""
+    """Characters of the different expressions that held pulls wait with."""
     sql_chars: int = _limit("limitSqlChars", 16 << 10)
     sql_terms: int = _limit("limitSqlTerms", 1_024)
     tags: int = _limit("limitSubscriptionTags", 4_096)
@@ -73,9 +73,9 @@ class BrokerLimits:
     """Where numbered messages of idempotent producers lie, of all together."""
     query_entries: int = _limit("limitQueryEntries", 200_000)
     half_messages: int = _limit("limitHalfMessages", 300_000)
-    """Of transactions that have not ended."""
+    """Half messages of transactions that have not ended."""
     half_bytes: int = _limit("limitHalfBytes", 1 << 30, least=16 << 20, most=1 << 40)
-    """What they take in the log."""
+    """Bytes that half messages take in the log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class NamesrvLimits:
     routes: int = _limit("limitRoutes", 1_000_000)
     """Pairs of a topic and a broker that has it."""
     topics: int = _limit("limitRouteTopics", 300_000)
-    """That any of them has."""
+    """Different topics that the brokers have, all together."""
     kv_entries: int = _limit("limitKvEntries", 20_000)
     kv_bytes: int = _limit("limitKvBytes", 2 << 20)
     """Characters of their namespaces, keys and values."""

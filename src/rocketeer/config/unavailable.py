@@ -133,7 +133,7 @@ REFUSED: Final = {
 }
 """By RocketMQ's key: what would be dangerous to ignore. Their other values (false, nothing) ask for nothing."""
 LOG_FOLDERS: Final = Refusal("a log in several folders is not available: its messages would be missing")
-"""Of `storePathCommitLog` with a list."""
+"""Refusal of `storePathCommitLog` with a list."""
 
 
 def refuse_unavailable(settings: Settings) -> None:

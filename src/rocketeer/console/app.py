@@ -27,7 +27,7 @@ from rocketeer.errors import RocketeerError
 
 
 def make_app(config: ConsoleConfig) -> Starlette:
-    """Raises ConfigError."""
+    """The console as a web application; raises ConfigError."""
     config.check()
     return Console(config).app
 

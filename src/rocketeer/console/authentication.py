@@ -77,7 +77,7 @@ class Authentication:
         return user, session
 
     def check_token(self, session: Session, token: str) -> None:
-        """Raises Refused."""
+        """Raise Refused unless the token is the session's."""
         if not self._sessions.is_token(session, token):
             raise Refused(403, text("the form is too old, or came from elsewhere: load the page again"))
 

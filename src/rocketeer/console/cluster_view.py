@@ -28,7 +28,7 @@ SAMPLE_S = 5.0
 LOOK_S = 1.0
 LOOKS_MAX = 200
 COLLECTING_SHARE = 0.02
-"""Of the time: what asks brokers thousands of things pauses fifty times as long as it took."""
+"""Share of the time: what asks brokers thousands of things pauses fifty times as long as it took."""
 HISTORY = 720
 """Points of the dashboard's charts: an hour."""
 
@@ -172,7 +172,7 @@ class ClusterView:
             await self.ensure_started()
 
     async def ensure_started(self) -> None:
-        """Raises RocketeerError."""
+        """Start unless started; raises RocketeerError."""
         if self._sampler is None:
             await self.admin.start()
             self._sampler = self._sampler or asyncio.create_task(self._sample_forever())

@@ -48,7 +48,7 @@ class ConsoleConfig:
         return self.certificate is not None
 
     def check(self) -> None:
-        """Raises ConfigError."""
+        """Raise ConfigError for settings that cannot be."""
         if not self.clusters:
             raise ConfigError("the console needs a cluster: -n HOST:PORT, or a file with --clusters")
         if (self.certificate is None) != (self.key is None):

@@ -26,7 +26,7 @@ async def outcomes(whom: Sequence[W], ask: Callable[[W], Awaitable[A]]) -> list[
 async def ask_each(
     whom: Sequence[W], ask: Callable[[W], Awaitable[A]], *, name: Callable[[W], object] = lambda each: each
 ) -> tuple[list[tuple[W, A]], list[TranslatableText]]:
-    """Those that answered, with their answers; and a sentence for each that did not."""
+    """Ask each; returns those that answered, with their answers, and a sentence for each that did not."""
     answers: list[tuple[W, A]] = []
     failures: list[TranslatableText] = []
     for each, outcome in await outcomes(whom, ask):

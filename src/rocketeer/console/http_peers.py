@@ -23,11 +23,11 @@ CONNECTIONS_MAX: Final = 400
 STRANGERS_MAX: Final = 100
 """Connections of those who have not signed in; beyond it the oldest gives its place to the next."""
 BACKLOG: Final = 32
-"""So many may come in one turn of the loop."""
+"""Most connections that may come in one turn of the loop."""
 HEAD_BYTES_MAX: Final = 16 << 10
 HEAD_LINES_MAX: Final = 200
 PIECE_BYTES: Final = 4 << 10
-"""So much is read at a time where a head may be: what is there at once is taken at once, however large."""
+"""How much is taken at a time where a head may be: what is there at once comes at once, however large."""
 _PEER: Final = "peer"
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 

@@ -30,7 +30,7 @@ class User:
 
 
 NOBODY_ASKED = User("local", UserRole.ADMIN)
-"""Whoever comes where nobody has to sign in."""
+"""The user that everybody is where nobody has to sign in."""
 
 
 class Users:

@@ -60,7 +60,7 @@ cdef class SendList:
         return state.place
 
     cdef int _grow(self) except -1:
-        """Twice the room."""
+        """Double the room for sends."""
         cdef Send *more = <Send *> realloc(self.sends, 2 * self._room * sizeof(Send))
         if more == NULL:
             raise MemoryError

@@ -44,7 +44,7 @@ def _without_zeros(digits: str) -> str:
 
 
 def java_int(text: str) -> int | None:
-    """Integer.valueOf.
+    """The number of a text as Java's Integer.valueOf reads it; None if it is none.
 
     >>> java_int("+07"), java_int("7.0"), java_int("3000000000"), java_int(" 7")
     (7, None, None, None)
@@ -53,7 +53,7 @@ def java_int(text: str) -> int | None:
 
 
 def java_long(text: str) -> int | None:
-    """Long.valueOf."""
+    """The number of a text as Java's Long.valueOf reads it; None if it is none."""
     return _integer(text, LONG_MIN, LONG_MAX)
 
 

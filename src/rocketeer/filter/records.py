@@ -23,7 +23,7 @@ _SCAN_COST_MAX: Final = 5_000_000
 _PLAIN_TERM_COST: Final = 1_000
 _ROW_COST: Final = 50
 _NAME_BYTE_COST: Final = 4
-"""Of a property byte, divided: each property is compared with each name of the expression."""
+"""Divisor of the cost of a property byte: each property is compared with each name of the expression."""
 _NOTHING_COMPILED: Final = Program((), (ProgramRow(Op.PUNT),))
 
 

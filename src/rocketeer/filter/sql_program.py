@@ -32,7 +32,7 @@ _PLACES = {"CONTAINS": 0, "STARTSWITH": 1, "ENDSWITH": 2}
 
 TRUE, FALSE, UNKNOWN = 1, 0, -1
 PROGRAM_NAMES_MAX = 32
-"""So many properties can a compiled program read."""
+"""Most properties that a compiled program can read."""
 
 
 class ProgramRow(NamedTuple):

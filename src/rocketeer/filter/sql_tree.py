@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from rocketeer.filter.java_numbers import INT_MAX, LONG_MAX
 
 DEPTH_MAX: Final = 150
-"""Of operators within operators; parentheses alone, and terms side by side, do not count."""
+"""Deepest nesting of operators within operators; parentheses, and terms side by side, do not count."""
 
 ConstantType: TypeAlias = Literal["int", "long", "double", "string", "bool", "null"]
 CompareOp: TypeAlias = Literal["<", "<=", ">", ">="]
@@ -253,7 +253,7 @@ def between(node: SqlNode, low: SqlNode, high: SqlNode, *, negated: bool) -> Con
 
 
 def _is_above(low: Constant, high: Constant) -> bool:
-    """Of two numbers; other constants are refused by the comparison itself."""
+    """Whether one number is above another; other constants are refused by the comparison itself."""
     return (
         isinstance(low.value, int | float) and isinstance(high.value, int | float) and low.value > high.value
     )

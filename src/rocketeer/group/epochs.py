@@ -15,11 +15,11 @@ Epochs = Sequence[tuple[int, LogOffset]]
 """(epoch, log offset of its first byte), both rising."""
 
 EPOCHS_MAX: Final = 1_000
-"""So many of the last are kept and told: a log whose end is older is not known any more."""
+"""Most epochs that are kept and told, the last ones: a log whose end is older is not known any more."""
 
 
 def within(epochs: Epochs, log_end: LogOffset) -> list[tuple[int, LogOffset]]:
-    """Those that a log of this length can have: the others were noted for bytes that never came, or were cut."""
+    """The epochs that a log of this length can have: others were noted for bytes that never came, or were cut."""
     return [(epoch, start) for epoch, start in epochs if start <= log_end]
 
 

@@ -28,7 +28,7 @@ from rocketeer.group.epochs import EPOCHS_MAX
 from rocketeer.model.offsets import LogOffset
 
 PURPOSE: Final = "group"
-"""Of a sign-in to the members' port (`security.peer`)."""
+"""Purpose of a sign-in to the members' port (`security.peer`)."""
 NO_OFFSET: Final = LogOffset(0)
 HEADER: Final = Struct(">BiqI")
 BEAT_NUMBER: Final = Struct(">q")

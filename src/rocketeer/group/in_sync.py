@@ -46,14 +46,14 @@ class InSyncCount:
         self._waiters: deque[tuple[LogOffset, OnGroupConfirmed]] = deque()
         self._answers = AnswersInOrder(self._answer_next, schedule)
         self.confirmed = confirmed
-        """Only grows."""
+        """Log offset up to which the group has confirmed; it only grows."""
         self.on_advanced: list[Callable[[LogOffset], None]] = []
         self._closed = False
         assert me in self.in_sync
 
     @property
     def counting(self) -> frozenset[int]:
-        """Those that must have a message: of both sets during a change."""
+        """The members that must have a message: those of both sets during a change."""
         return self.in_sync if self._changing is None else self.in_sync | self._changing
 
     @property

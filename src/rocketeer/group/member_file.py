@@ -32,7 +32,7 @@ class MemberState(msgspec.Struct, frozen=True):
     store: str
     """The store's id."""
     group: str = ""
-    """Of the record in etcd; "" before the first."""
+    """Id of the group, of its record in etcd; "" before the first."""
     epoch: int = 0
     """The highest seen: nobody of a lower one is obeyed."""
     version: int = 0

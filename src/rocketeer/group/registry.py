@@ -34,9 +34,9 @@ class GroupSnapshot:
     state_revision: int
     live: Mapping[int, LiveMember]
     wanted: int | None = None
-    """Whom a person wants to lead."""
+    """The member that a person wants to lead."""
     recovering: int | None = None
-    """Who shall lead although what it lacks is lost: a person has accepted that."""
+    """The member that shall lead although what it lacks is lost: a person has accepted that."""
 
 
 class Registry:

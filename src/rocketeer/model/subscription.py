@@ -21,12 +21,12 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Whether every member of a group gets each message, or one of them."""
+    """Whether every member of a group gets each message, or one member does."""
 
     BROADCASTING = "BROADCASTING"
     """Every member gets each message."""
     CLUSTERING = "CLUSTERING"
-    """One of them does."""
+    """One member gets each message."""
 
 
 class ConsumeFromWhere(StrEnum):

@@ -10,7 +10,7 @@ from rocketeer.model.group import is_system_group
 from rocketeer.model.java_types import I32, JavaValue, java
 
 QUEUES_MAX: Final = 65_535
-"""Of a topic: more is a slip of the finger, and every client would hold them all."""
+"""Most queues of one topic: more is a slip of the finger, and every client would hold them all."""
 FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
 
@@ -29,9 +29,9 @@ class TopicConfig(JavaValue, frozen=True):
     name: str = java("topicName", "")
     """The topic's name."""
     read_queues: I32 = java("readQueueNums", 16)
-    """So many queues are consumed from, on each broker."""
+    """Number of queues that are consumed from, on each broker."""
     write_queues: I32 = java("writeQueueNums", 16)
-    """So many queues are sent to, on each broker."""
+    """Number of queues that are sent to, on each broker."""
     perm: I32 = Perm.READ | Perm.WRITE
     """What it may be used for: 2 write, 4 read, 6 both."""
     filter_type: str = java("topicFilterType", "SINGLE_TAG")

@@ -55,7 +55,7 @@ H = TypeVar("H", bound=Header)
 
 LARGE_BYTES = 1 << 20
 NAME_CHARS_MAX = 512
-"""Of topics, brokers, clusters and addresses: twice as many as a topic has that a broker knows."""
+"""Longest name of a topic, broker, cluster or address: twice the longest of a topic that a broker knows."""
 FEW_BROKERS = 32
 """The route of a topic on no more brokers is told at once."""
 VERSION_REGISTRATION = 37

@@ -72,7 +72,7 @@ class _LiveBroker:
     heard_ms: int
     connection: object
     epoch: int = 0
-    """Of the leader of a group."""
+    """Epoch of the leader of a group."""
     refused: bool = False
     """There was no room for some of its topics; it is told so until there is."""
 
@@ -85,7 +85,7 @@ class _Broker:
     cluster: str
     addresses: dict[int, str]
     topics: dict[str, None] = field(default_factory=dict)
-    """Those it told of, and nobody deleted since."""
+    """Topics that it told of, and nobody deleted since."""
 
 
 class _Queues(NamedTuple):

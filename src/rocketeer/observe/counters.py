@@ -59,9 +59,9 @@ class QueueGets:
         self.pulled_to = 0
         """The offset behind the last message it got."""
         self.pulls = 0
-        """Those that were answered at once with messages."""
+        """Pulls that were answered at once with messages."""
         self.ms = 0.0
-        """How long these took."""
+        """Milliseconds that these pulls took."""
 
 
 class GroupGets:
@@ -83,10 +83,10 @@ class Counters:
 
     def __init__(self) -> None:
         self.gets: dict[tuple[str, str], GroupGets] = {}
-        """By topic and group."""
+        """What each group got, by topic and group."""
         self._other_gets = GroupGets()
         self._queues = 0
-        """Of all pairs."""
+        """Number of queues of all pairs in `gets`."""
         self._other_queue = QueueGets()
         self.pulls_found = 0
         self.pulls_missed = 0
@@ -153,7 +153,7 @@ class Counters:
         self.messages_out += messages
 
     def put(self, messages: int, took_s: float) -> None:
-        """Messages were stored together."""
+        """Count messages that were stored together."""
         self.puts += messages
         took_us = int(took_s * 1_000_000)
         self.put_us[took_us.bit_length() if took_us < _US_MAX else -1] += messages

@@ -19,10 +19,10 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PIECE_CHARS: Final = 64 << 10
 """Packed in half a millisecond."""
 PLAIN_BYTES_MAX: Final = 16 << 20
-"""Of a page; what comes then is packed: many may be held by scrapers that read slowly."""
+"""Most of a page that is not packed: many pages may be held by scrapers that read slowly."""
 
 REMEMBERED_CHARS: Final = 128
-"""Of a label: names may be longer, and strangers give them."""
+"""Longest label that is remembered: names may be longer, and strangers give them."""
 
 
 class Piece(NamedTuple):

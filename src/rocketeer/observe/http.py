@@ -28,14 +28,14 @@ from rocketeer.remoting.server import TlsContext
 log = logging.getLogger(__name__)
 
 PAGE_S: Final = 30.0
-"""So long a page may take: the loop is busy with better things."""
+"""Time limit for making a page: the loop is busy with better things."""
 REQUEST_S: Final = 10.0
 ANSWER_S: Final = 60.0
-"""So long a scraper may read one page, which stays in memory until then."""
+"""Time limit for a scraper to read one page, which stays in memory until then."""
 CONNECTIONS_MAX: Final = 32
 """At a time; further ones are closed: each costs a thread."""
 HEAD_BYTES_MAX: Final = 16 << 10
-"""Of a request: its line and its fields."""
+"""Largest head of a request: its line and its fields."""
 REQUEST_PAUSE_S: Final = 0.05
 """After each request of a connection."""
 ACCEPT_PAUSE_S: Final = 0.003

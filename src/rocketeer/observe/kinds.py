@@ -25,7 +25,7 @@ class FigureKind:
 
     counts: Callable[[], Steps[Mapping[str, int]]]
     count: Callable[[str], Steps[int | None]]
-    """Of one key, in a single step but where it is read off queues; None for what was never counted."""
+    """The count of one key, in a single step but where it is read off queues; None for what was never counted."""
     events: str | None = None
     """The kind that counts the events of this one; None: each event adds 1."""
     from_first_question: bool = False

@@ -12,9 +12,9 @@ FIRST_S: Final = 60.0
 LONGEST_S: Final = 3_600.0
 REMEMBERED_MAX: Final = 1_000
 KEY_CHARS_MAX: Final = 200
-"""Of a value, in what is remembered of a condition."""
+"""Longest value in what is remembered of a condition."""
 VALUE_CHARS_MAX: Final = 500
-"""Of a value in a line: peers choose many of them."""
+"""Longest value in a line: peers choose many of them."""
 LINE_CHARS_MAX: Final = 4_000
 TRACE_CHARS_MAX: Final = 16_000
 

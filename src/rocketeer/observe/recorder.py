@@ -148,7 +148,7 @@ class Recorder:
         return [now - past for now, past in zip(self.counters.put_times, before, strict=True)]
 
     def put_ms_at(self, share: float) -> float:
-        """So long, in ms, that share of the last minute or two's messages took at most; 0.0 when there are none."""
+        """The ms in which this share of the last minute or two's messages were put; 0.0 when there are none."""
         _, _, before = self._put_times[0]
         counts = [now - past for now, past in zip(self.counters.put_us, before, strict=True)]
         left = sum(counts) * share

@@ -29,7 +29,7 @@ class Command(msgspec.Struct, kw_only=True, gc=False):
     flag: int = 0
     """Bit 0: a reply; bit 1: no reply is expected."""
     language: str = OUR_LANGUAGE
-    """Of the program that wrote it."""
+    """Language of the program that wrote it."""
     version: int = VERSION
     """The number of RocketMQ's release that it speaks as."""
     remark: str | None = None

@@ -28,7 +28,7 @@ FILLED_BYTES: Final = 1 << 20
 keep everybody else waiting for milliseconds."""
 
 RELEASED_BYTES: Final = 1 << 20
-"""So much at a time of one that will not be finished is given back."""
+"""How much memory of a large frame that will not be finished is given back at a time."""
 
 APART_BYTES: Final = (4 << 20) + (256 << 10)
 """Larger ones, which no message has by RocketMQ's limits, are cut into header and body at the same time."""

@@ -26,7 +26,7 @@ class IncompleteTail(NamedTuple):
     blank_bytes: int
     """How large the blank is that begins at `end`; 0 if none does."""
     wanted_bytes: int
-    """So many bytes from `end` on make the next record whole, as far as that can be told; at least 8."""
+    """How many bytes from `end` on make the next record whole, as far as that can be told; at least 8."""
 
 
 def entries_in(

@@ -84,7 +84,7 @@ class UniqKeys:
         return f"{self._until_now()}{_HEX[number >> 8 & 0xFF]}{_HEX[number & 0xFF]}"
 
     def take(self, count: int) -> list[str]:
-        """So many new ids of one moment."""
+        """Return this many new ids of one moment."""
         prefix, counters = self.take_parts(count)
         return [f"{prefix}{_HEX[each >> 8 & 0xFF]}{_HEX[each & 0xFF]}" for each in counters]
 

@@ -43,15 +43,15 @@ class ConsumeCode(IntEnum):
     """How a listener ended, in RocketMQ's order."""
 
     SUCCESS = 0
-    """It consumed the messages."""
+    """The listener consumed the messages."""
     TIME_OUT = 1
-    """It took longer than `consume_timeout_s`."""
+    """The listener took longer than `consume_timeout_s`."""
     EXCEPTION = 2
-    """It raised."""
+    """The listener raised."""
     RETURNED_NULL = 3
-    """Of clients in other languages: it returned nothing."""
+    """The listener returned nothing (clients in other languages)."""
     FAILED = 4
-    """It asked for the messages again."""
+    """The listener asked for the messages again."""
 
 
 _YEAR_10000_MS: Final = 253_402_300_800_000

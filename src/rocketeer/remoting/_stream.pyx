@@ -83,7 +83,7 @@ cdef class Stream(Polled):
     """What its reads take to serve, about."""
     cdef Py_ssize_t _reads
     cdef Py_ssize_t _read_bytes
-    """So much is read at a time: less from a peer whose bytes are expensive to serve: others wait meanwhile."""
+    """How much is read at a time: less from a peer whose bytes are expensive to serve, as others wait meanwhile."""
     cdef list _unsent
     cdef Py_ssize_t _unsent_bytes
     cdef Py_ssize_t _high

@@ -40,10 +40,10 @@ READ_PAUSE_BYTES = 4 << 20
 """Above this many unread reply bytes we stop reading the peer's requests."""
 
 RUN_FRAMES_MAX = 64
-"""So many requests are served in one go; then we look whether the peer still reads its replies."""
+"""Most requests that are served in one go; then we look whether the peer still reads its replies."""
 
 FEW_FRAMES = 8
-"""Who brings no more than these is served at once, also while others wait for their next turn."""
+"""A connection that brings no more frames is served at once, also while others wait for their next turn."""
 
 NOBODY = "?"
 

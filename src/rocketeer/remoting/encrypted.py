@@ -15,11 +15,11 @@ from rocketeer.remoting.slices import run_sliced
 from rocketeer.steps import Steps
 
 RECORD_BYTES: Final = 16 << 10
-"""The most that is encrypted as one."""
+"""Largest record that is encrypted as one."""
 RECORDS_MAX: Final = 256
-"""So many are decrypted at a time: each takes some microseconds, and may have one byte."""
+"""Most records that are decrypted at a time: each takes some microseconds, and may have one byte."""
 PIECE_BYTES: Final = 4 * RECORD_BYTES
-"""So much is encrypted at a time."""
+"""How many bytes are encrypted at a time."""
 
 
 class TlsSession:
@@ -123,7 +123,7 @@ class EncryptedTransport:
         self._told_to_pause = False
         self._plain: deque[bytes | memoryview] = deque()
         self._plain_bytes = 0
-        """Of what waits to be encrypted."""
+        """Bytes that wait to be encrypted."""
         self._closing = False
         self.pause_reading = lower.pause_reading
         self.resume_reading = lower.resume_reading

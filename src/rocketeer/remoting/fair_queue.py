@@ -26,7 +26,7 @@ MUCH_BYTES = 32 << 10
 
 
 class QueuedPeer(Protocol):
-    """Who waits for a turn."""
+    """A peer that waits for a turn."""
 
     def take_turn(self, ends_s: float) -> None:
         """Go on until `ends_s` (`time.monotonic`); whoever has more to do then asks for another turn."""

@@ -12,7 +12,7 @@ class FirstBytes:
 
     def __init__(self) -> None:
         self._since_s: dict[socket.socket, float] = {}
-        """The oldest first."""
+        """Sockets whose first bytes are awaited, and since when; the oldest first."""
 
     def __len__(self) -> int:
         return len(self._since_s)

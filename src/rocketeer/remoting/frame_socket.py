@@ -51,7 +51,7 @@ class FrameSocket:
         self.socket = connect(address, connect_end_s, tls=tls, monotonic_s=monotonic_s)
         self._monotonic_s = monotonic_s
         self._timeout_s = math.inf
-        """Of the socket; infinite: not known."""
+        """Timeout that the socket has; infinite: not known."""
         self._incoming = select.poll()
         self._incoming.register(self.socket, select.POLLIN)
         self._read_bytes = READ_BYTES

@@ -14,14 +14,14 @@ from rocketeer.protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, Command
 from rocketeer.protocol.frame import JSON
 
 REQUEST_BYTES: Final = 4 << 10
-"""Of one that waits, without what it brought: its task, and what it waits for."""
+"""Memory of a request that waits, without what it brought: its task, and what it waits for."""
 FIELD_BYTES: Final = 128
 SMALL_REQUEST_BYTES: Final = 16 << 10
 """One such of a connection that awaits nothing else is always taken."""
 CHECKED_AT_ONCE_BYTES: Final = 1 << 20
 """A body of this size is looked through in a millisecond."""
 READ_AT_ONCE_BYTES: Final = 8 << 10
-"""Of a larger one guards may read things that take longer."""
+"""Largest body of a request that is checked by guards at once; a larger one is checked in steps."""
 _SEEN_BYTES: Final = 4096
 _OPAQUE: Final = re.compile(rb'"opaque"\s*:\s*(-?[0-9]{1,10})')
 _FLAG: Final = re.compile(rb'"flag"\s*:\s*([0-9]{1,10})')

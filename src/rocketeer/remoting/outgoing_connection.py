@@ -35,7 +35,7 @@ WRITE_HIGH_BYTES = 1 << 20
 READ_BYTES = 256 << 10
 
 FLUSH_BYTES = 256 << 10
-"""So much leaves at once, without waiting for the end of the loop's turn."""
+"""From this many unsent bytes on they leave at once, without waiting for the end of the loop's turn."""
 
 SILENCE_S = 1.0
 """A call that waited at least so long, while not one byte came, shows a dead connection."""
@@ -44,7 +44,7 @@ READING_S = 0.1
 """A call that is over time, but whose answer may be among those being read, is looked at again after this."""
 
 LINGER_S = 1.0
-"""So long may what was written before `close` take to leave."""
+"""Time limit for what was written before `close` to leave."""
 
 
 class _Call(msgspec.Struct, gc=False, eq=False):

@@ -34,7 +34,7 @@ behind `InOrder`."""
 Guard = Callable[[Command, Connection], Steps[None]]
 """Admission, before any handler: steps that end to let pass, and raise RequestRefused to refuse."""
 TemporaryGuard = Callable[[Command, Connection], None]
-"""Raises RequestRefused to refuse."""
+"""Admission while it is set: raises RequestRefused to refuse."""
 OnAnswered = Callable[[int, int, float], None]
 """Gets request code, response code and seconds of what a handler answered by its own return."""
 

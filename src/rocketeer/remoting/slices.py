@@ -33,7 +33,7 @@ SHORT_S = 0.0002
 
 
 AT_ONCE_MAX = 8
-"""So many jobs take turns, the oldest ones: each may hold a large answer that is half done."""
+"""Most jobs that take turns, the oldest ones: each may hold a large answer that is half done."""
 
 
 class Slicer:

@@ -56,7 +56,7 @@ class Confirmations:
         """What a slave had when it reported: those below it are being answered, whatever becomes of the slave."""
         self._answers = AnswersInOrder(self._answer_next, schedule)
         self._late_s = 0.0
-        """Those whose time was over by then are given up."""
+        """Time up to which waiting sends were looked at: those whose time was over by then are given up."""
         self._late = AnswersInOrder(self._expire_next, schedule)
 
     def __len__(self) -> int:

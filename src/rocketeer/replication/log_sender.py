@@ -17,13 +17,13 @@ from rocketeer.replication.pacing import Pace, loop_busy_s
 from rocketeer.security.peer_socket import PeerSocket
 
 TURN_BYTES: Final = 256 << 10
-"""Of one turn of the loop: a tenth of a millisecond."""
+"""Most bytes sent in one turn of the loop: a tenth of a millisecond."""
 THREAD_BYTES: Final = 4 << 20
-"""Of one trip into a thread."""
+"""Most bytes sent by one trip into a thread."""
 PIECES_MAX: Final = 256
 """The kernel takes no more than 1024 parts in one call; a piece is two."""
 HOT_BYTES: Final = 64 << 20
-"""So much of the log's end is surely in memory."""
+"""How much of the log's end is surely in memory."""
 SENDING_THREADS: Final = 2
 """For all peers that are far behind: each more would be one more that the loop shares the interpreter with."""
 _sending: Final = ThreadPoolExecutor(SENDING_THREADS, thread_name_prefix="rocketeer-log-sender")
@@ -100,7 +100,7 @@ class LogSender:
         failed: Callable[[Exception], None],
     ) -> None:
         self.next_offset = LogOffset(-1)
-        """Of the next piece; -1 while the peer has not said where to begin."""
+        """Log offset of the next piece; -1 while the peer has not said where to begin."""
         self.wrote_s = now_s()
         self._sock = sock
         self._log = sent_log

@@ -57,7 +57,7 @@ class PeerPort:
         self._on_peer = on_peer
         self._listener: socket.socket | None = None
         self._coming: dict[asyncio.Task[None], None] = {}
-        """The oldest first."""
+        """Tasks of peers that are signing in, the oldest first."""
 
     @property
     def signing_in_count(self) -> int:
@@ -65,7 +65,7 @@ class PeerPort:
         return len(self._coming)
 
     def set_security(self, security: PeerSecurity) -> None:
-        """Who may come from now on."""
+        """Set who may come from now on."""
         self._security = security
 
     def open(self) -> None:

@@ -17,7 +17,7 @@ from rocketeer.security.peer_socket import PeerSocket
 FEW_BYTES: Final = 256
 """Reports and acknowledgements of an honest peer: served at once."""
 PIECE_BYTES: Final = 2 << 10
-"""A hundred small frames."""
+"""Most bytes of frames that are served at a time: a hundred small ones."""
 
 _reads: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopReads] = WeakKeyDictionary()
 """What the reads of all of them take: that of a peer with TLS is decrypted, as it comes."""

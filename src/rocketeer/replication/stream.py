@@ -23,7 +23,7 @@ HEADER: Final = Struct(">qi")
 assert (REPORT.size, HEADER.size) == (8, 12), "RocketMQ's peers read these"
 
 PURPOSE: Final = "ha"
-"""Of a sign-in to the HA port (`security.peer`)."""
+"""Purpose of a sign-in to the HA port (`security.peer`)."""
 HELLO: Final = LogOffset(-1)
 """The first report of a slave of ours."""
 PIECE_BYTES_MAX: Final = 1 << 30

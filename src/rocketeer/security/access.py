@@ -35,10 +35,10 @@ class SendAdmission(NamedTuple):
     """What plain sends of one key need, from one address; holds until accounts change."""
 
     signs: bool
-    """Else the address is enough, for everything."""
+    """Whether sends must be signed; else the address is enough, for everything."""
     secrets: tuple[bytes, ...]
     may_send: Callable[[str], bool]
-    """To a topic."""
+    """Whether the key may send to a topic."""
 
     def __repr__(self) -> str:
         return f"SendAdmission(signs={self.signs})"  # never the secrets

@@ -26,9 +26,9 @@ TLS_HELLO: Final = 0x16
 RECORD_BYTES: Final = 16 << 10
 """The largest piece TLS encrypts; who reads so much at a time leaves nothing behind in OpenSSL."""
 RECORDS_MAX: Final = 256
-"""So many are decrypted in one call: each takes some microseconds, and may have one byte."""
+"""Most records that are decrypted in one call: each takes some microseconds, and may have one byte."""
 SENT_BYTES: Final = 256 << 10
-"""Encrypted in one call."""
+"""How many bytes are encrypted in one call."""
 SIGN_IN_S: Final = 10.0
 """How long TLS and the sign-in may take."""
 

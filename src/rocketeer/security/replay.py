@@ -12,7 +12,7 @@ from typing import Final
 WINDOW_MS: Final = 300_000
 """How far a client's clock may be from the server's."""
 NUMBERS: Final = 4096
-"""So many requests of one client may overtake each other."""
+"""At most this many requests of one client may overtake another."""
 SESSIONS_MAX: Final = 20_000
 """Clients of one account within the window."""
 _MASK: Final = (1 << NUMBERS) - 1

@@ -26,7 +26,7 @@ _UNSIGNED: Final = frozenset(
     {SIGNATURE, "_UNIQUE_KEY_QUERY"}
 )  # the second is set between hook and sending in Java
 STEP_BYTES: Final = 128 << 10
-"""So much of a body is hashed in a fraction of a millisecond."""
+"""How much of a body is hashed in one step: a fraction of a millisecond."""
 
 
 def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Final
 
 FREE_FAILURES: Final = 10
-"""So many in a row cost nothing: somebody typed a wrong key."""
+"""How many failures in a row cost nothing: somebody typed a wrong key."""
 DELAY_MS_MAX: Final = 5_000
 PEERS_MAX: Final = 10_000
 FORGET_MS: Final = 600_000

@@ -39,7 +39,7 @@ class TlsConfig:
     cert: Path | None = None
     """The certificate to show, with those that signed it."""
     key: Path | None = None
-    """Its key."""
+    """The key of `cert`."""
     key_password: str | None = None
     """What the key is encrypted with."""
     trust: Path | None = None
@@ -52,7 +52,7 @@ class TlsConfig:
 
     @property
     def files(self) -> list[Path]:
-        """All that were named."""
+        """All files that were named."""
         return [path for path in (self.cert, self.key, self.trust) if path is not None]
 
 

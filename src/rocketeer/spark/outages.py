@@ -33,7 +33,7 @@ class Outage:
 
     @property
     def seconds(self) -> float:
-        """Since the first failure."""
+        """Seconds since the first failure."""
         return 0.0 if self._began_s is None else self._clock_s() - self._began_s
 
     def over(self) -> None:

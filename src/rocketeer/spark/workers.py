@@ -9,7 +9,7 @@ from pyspark import TaskContext
 from rocketeer.memory import keep_freed_memory
 
 _KEPT_BYTES: Final = 128 << 20
-"""Of memory: what a task has on the way and in its spool serves the tasks after it. Spark ends idle workers."""
+"""Freed memory that is kept: what a task has on the way or spooled serves later ones. Spark ends idle workers."""
 
 
 def settle_worker() -> None:

@@ -45,7 +45,7 @@ class _Round:
     store_ms: int
     queue_offsets_sum: int
     generation: int
-    """Of the summary: queues that are deleted begin another one."""
+    """Generation of the summary: queues that are deleted begin another one."""
     queues: Iterator[ConsumeQueue]
 
 
@@ -124,7 +124,7 @@ class Checkpointer:
         self._save_all()
 
     def let_go(self) -> None:
-        """Close what is open."""
+        """Close the folder's descriptor."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1

@@ -1,7 +1,8 @@
 """From a stored message to everything derived from it: its consume queue, the index, features, held pulls.
 
-Whichever way a message comes into the log, it ends here, and what is derived from it is the same. Whoever brings a
-run has put its entries into their queues: all else is derived here.
+Whichever way a message comes into the log, it ends here, and what is derived from it is the same, with one exception:
+of bytes copied in runs, a dispatcher with `each_queue` sees at least the first of each queue since topics changed.
+Whoever brings a run has put its entries into their queues: all else is derived here.
 
     general append      apply(entries)     made by append from the messages
     copied log bytes    apply(entries)     made from the bytes; apply_run(...) for plain ones (`log_bytes_runs.py`)
@@ -70,7 +71,7 @@ class Dispatcher:
         )
 
     def wanted(self, entries: Sequence[DispatchEntry]) -> Sequence[DispatchEntry]:
-        """Those of many messages that are wanted; a slave asks this of all it copies."""
+        """The messages that are wanted out of many; a slave asks this of all it copies."""
         if self.each_queue:
             return entries
         topics, pointing, names = self.topics, self.pointing, self._names

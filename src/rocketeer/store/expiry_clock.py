@@ -20,7 +20,7 @@ from rocketeer.clock import Clock
 log = logging.getLogger(__name__)
 
 JUMP_MS: Final = 600_000
-"""So far ahead it may be set without a question."""
+"""How far ahead the clock may be set without a question."""
 CATCH_UP: Final = 2
 
 

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 OPEN_FILES_MAX = 256
 AHEAD_BYTES = 16 << 10
-"""Who reads a file from front to back gets so much of it with one call of the system."""
+"""How much of a file that is read from front to back comes with one call of the system."""
 SYNC_ALL_AT = 64
 """From so many files on one sync of the file system is cheaper; what they are called need not be known then."""
 

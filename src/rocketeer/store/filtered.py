@@ -20,7 +20,7 @@ SCAN_ENTRIES_MAX: Final = 8_192 if COMPILED else 1_024
 """Looked at for one pull, however few match. More than RocketMQ's 800: a selective filter costs few round trips.
 A pull must not hold the loop up for more than a few milliseconds, though."""
 SCAN_BYTES_MAX: Final = 16 << 20
-"""Of the log: the loop must not be held up for long."""
+"""Most of the log that is scanned: the loop must not be held up for long."""
 
 _entry_at: Final = ENTRY.unpack_from
 

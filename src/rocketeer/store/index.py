@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 SLICE_MESSAGES = 512
 SLICE_KEYS = 2_048
-"""So many are written in one go: each may touch a page of slots for the first time, which takes microseconds."""
+"""Largest slice to write in one go: a key may touch a page of slots for the first time, which takes microseconds."""
 GATHER_CHARS = 64 << 10
-"""Of keys: so many are hashed in one go."""
+"""About how many characters of keys are hashed in one go."""
 WAITING_KEYS_MAX = 1_000_000
-"""Beyond so many, whoever brings more waits until as many are written."""
+"""Beyond this many waiting keys, whoever brings more waits until as many are written."""
 FULL_MAX = 4
-"""So many full files wait for a checkpoint to write their slots; small ones fill faster than checkpoints come."""
+"""Most full files that wait for a checkpoint to write their slots; small ones fill faster than it comes."""
 
 
 KeyColumnTexts = tuple[bytes, bytes, bytes]

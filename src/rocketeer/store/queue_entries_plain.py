@@ -29,7 +29,7 @@ class QueueTail(ABC):
 
     max_offset: QueueOffset
     _ends: QueueEnds
-    """Whoever changes the end changes it there, too."""
+    """The ends of all queues: whoever changes the end of this one changes it there, too."""
     _due: int
     _tail: bytearray
 
@@ -54,7 +54,7 @@ class QueueTail(ABC):
 
 
 def run_bounds(entries: bytes) -> tuple[LogOffset, LogOffset, int]:
-    """Of consume-queue entries: where in the log the first record begins, where the last ends, the bytes of all."""
+    """Where in the log the first record of these entries begins, where the last ends, and the bytes of all."""
     found = list(_unpack_entries(entries))
     if not found:
         raise ValueError("no entries")

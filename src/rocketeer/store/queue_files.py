@@ -27,7 +27,7 @@ class QueueFiles:
         self._last_path = ""
 
     def read(self, start: QueueOffset, count: int) -> bytes:
-        """So many entries from `start` on, over file borders; fewer if a file is missing or lost its end."""
+        """Return `count` entries from `start` on, over file borders; fewer if a file is missing or lost its end."""
         at = start % self.per_file
         if count <= self.per_file - at:
             path = self._last_path if start - at == self._last_start else self._path(start - at)

@@ -23,7 +23,7 @@ from rocketeer.store.read_queue import ReadQueue
 log = logging.getLogger(__name__)
 
 MEND_BYTES_MAX: Final = 4 << 20
-"""Of the log, looked at for one entry: a pull must not hold the loop up for long."""
+"""Most of the log that is looked at for one entry: a pull must not hold the loop up for long."""
 
 
 def leads_to(

@@ -56,7 +56,7 @@ class RecoveryDispatch:
         self._logged_s = clock.monotonic_s()
         self._logged_messages = 0
         self.messages = 0
-        """How many were dispatched."""
+        """How many messages were dispatched."""
 
     @property
     def rejected(self) -> int:

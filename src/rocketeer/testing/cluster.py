@@ -28,7 +28,7 @@ SMALL_STORE = StoreConfig(
 )
 """Files small enough to be made at once; messages up to 4 MiB still fit."""
 PATIENT = {"send_wait_ms_max": 20_000, "pull_wait_ms_max": 20_000, "transaction_wait_ms_max": 20_000}
-"""That a machine is busy with tests is no reason to refuse a send after 200 ms."""
+"""Settings of patient brokers: a machine busy with tests is no reason to refuse a send after 200 ms."""
 
 
 class Cluster:

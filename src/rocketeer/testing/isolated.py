@@ -18,7 +18,7 @@ from rocketeer.model.topic import TopicConfig, dlq_topic, with_namespace
 from rocketeer.testing.cluster import Cluster
 
 QUEUES: Final = 1
-"""Of the topics that are made for an app: messages come in the order they were sent in."""
+"""Queues of the topics that are made for an app: messages come in the order they were sent in."""
 _numbers = itertools.count(1)
 
 

@@ -83,7 +83,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def ratios(runs: Sequence[ClientRun]) -> dict[str, Ratio]:
-    """Of the rows that both libraries have."""
+    """Ratios of the rows that both libraries have."""
     found: dict[str, Ratio] = {}
     for row in dict.fromkeys(run.row for run in runs):
         same = [run for run in runs if run.row == row]

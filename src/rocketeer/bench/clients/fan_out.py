@@ -27,7 +27,7 @@ TIMEOUT_S: Final = 600.0
 
 
 class FanOut(msgspec.Struct, frozen=True):
-    """What it took the sender's process."""
+    """Figures of the sender's process."""
 
     messages: int
     stored: int
@@ -76,7 +76,7 @@ def gathered(cluster: ServerCluster, topic: str, count: int, body_bytes: int) ->
 
 
 async def send_all(namesrv: str, topic: str, count: int, body_bytes: int) -> FanOut:
-    """The sender's process."""
+    """Send all messages: what runs in the sender's process."""
     own = os.getpid()
     most_bytes = 0
 

@@ -114,7 +114,7 @@ class LeaderRole(_Role):
     ) -> None:
         assert state.store.confirmed is not None
         self.confirmed = confirmed
-        """At its beginning."""
+        """The confirmed log offset at the beginning of the role."""
         self.part = part = LeaderReplication(
             state.store, state.store.confirmed, flushes=flushes, confirmed=confirmed
         )

@@ -47,9 +47,9 @@ ConsumerSeen = Callable[[str, Sequence[Subscription]], Steps[None]]
 
 NOTICES_A_STEP = 16
 NAME_CHARS_MAX = 512
-"""Of a client, a group or a topic: twice as many as the name of a group that a broker keeps may have."""
+"""Longest name of a client, a group or a topic: twice the longest name of a group that a broker keeps."""
 KIND_CHARS_MAX = 32
-"""Of what a subscription says its expression is: TAG, SQL92, or what some other broker takes."""
+"""Longest name of a subscription's kind of expression: TAG, SQL92, or what some other broker takes."""
 LANGUAGE_CHARS_MAX = 32
 
 
@@ -237,7 +237,7 @@ class ClientService:
     # --- events ------------------------------------------------------------------------------
 
     def connection_closed(self, connection: Connection) -> None:
-        """To be called for every connection that closes, for whatever reason."""
+        """Forget the clients of a closed connection; to be called for each that closes, for whatever reason."""
         run_sliced(self._leave(connection))
 
     def _leave(self, connection: Connection) -> Steps[None]:

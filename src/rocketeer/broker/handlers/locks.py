@@ -16,7 +16,7 @@ from rocketeer.remoting.slices import run_sliced
 from rocketeer.steps import Steps
 
 NAME_CHARS_MAX = 512
-"""Of clients, groups, topics and brokers: a lock keeps them."""
+"""Longest name of a client, group, topic or broker: a lock keeps them."""
 
 
 def lock_time_ms(clock: Clock) -> int:

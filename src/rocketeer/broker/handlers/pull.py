@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 HOLD_MS_MAX = 300_000
 LAG_HOLD_MS = 500
-"""Of pulls beyond the end of a slave that lags: Java's clients ask again as soon as they have the answer."""
+"""How long a slave that lags holds pulls beyond its end: Java's clients ask again as soon as they have the answer."""
 BROKER_IDS_KEPT = 16
 """Replies that send groups to a broker with a higher id are made anew each time: a group's setting may name any."""
 ATTEMPTS_MAX = 8

@@ -78,7 +78,7 @@ class AdminCommand:
     danger: Callable[..., Sequence[str]] | None = None
     watch: Watch | None = None
     one_of: tuple[tuple[str, ...], ...] = ()
-    """Of each of these groups of arguments exactly one is to be given; the first wins where 4.9.8 takes both."""
+    """Groups of arguments of which exactly one is to be given; the first wins where 4.9.8 takes both."""
 
 
 COMMANDS: dict[str, AdminCommand] = {}

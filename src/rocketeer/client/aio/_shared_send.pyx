@@ -201,7 +201,7 @@ cdef class SharedSend:
         return self._state == CANCELLED
 
     def cancel(self, msg=None):
-        """Its sender gives up."""
+        """Cancel the send for its sender; its place is free again."""
         if self._state != PENDING:
             return False
         self._settle(CANCELLED, msg)

@@ -186,7 +186,7 @@ class Batcher:
             del self._open[batch.slot]
 
     def _is_old(self, batch: Batch) -> bool:
-        """Whoever joined a batch that has waited long would have little of its time left."""
+        """Whether a batch has waited so long that who joins it would have little of its time left."""
         if batch.due_s is None:
             return False
         return self._loop.time() - batch.due_s > self.limit_s(batch.timeout_s) / 2

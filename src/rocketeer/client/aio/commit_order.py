@@ -22,9 +22,9 @@ class CommitOrder:
         self._known: set[tuple[str, str]] = set()
         """Topics and brokers that have an offset of the group."""
         self._first: set[tuple[str, str]] = set()
-        """Those that are being told their first one."""
+        """Topics and brokers that are being told their first offset."""
         self._wanted: list[MessageQueue] = []
-        """Those for which somebody waits for a turn."""
+        """Queues for which somebody waits for a turn."""
         self._waiting: list[asyncio.Future[None]] = []
 
     def known(self, queue: MessageQueue) -> None:

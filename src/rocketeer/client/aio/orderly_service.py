@@ -102,7 +102,7 @@ class Renewed(NamedTuple):
     """Result of renewing the queue locks."""
 
     lost: list[ProcessQueue]
-    """Somebody else's now."""
+    """Queues whose lock another member has now."""
     unanswered: int
     """How many queues' brokers said nothing."""
 
@@ -269,7 +269,7 @@ class OrderlyService:
     # --- locks -------------------------------------------------------------------------------
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, float]:
-        """Those of the queues whose lock is ours, and until when for sure."""
+        """Take the locks of queues; returns those whose lock is ours, and until when for sure."""
         if self._locks is None:
             return dict.fromkeys(queues, FOREVER_S)
         return {queue: until_s for queue, until_s in (await self._locks.take(queues)).items() if until_s}

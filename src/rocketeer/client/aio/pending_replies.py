@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class PendingReplies:
-    """One per client instance."""
+    """The questions of one client instance that wait for their answer."""
 
     def __init__(self, clock: Clock, broker_at: Callable[[str], str]) -> None:
         self._clock = clock

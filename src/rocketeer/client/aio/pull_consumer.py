@@ -61,7 +61,7 @@ class PullConsumer(ContextManagedAsync):
                 self._instance = instance
 
     async def close(self) -> None:
-        """Leave the group, close."""
+        """Leave the group and release the connections."""
         if self._instance is not None:
             self._instance.check_loop(f"consumer {self.config.group!r}")
         instance, self._instance = self._instance, None

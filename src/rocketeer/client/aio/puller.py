@@ -36,7 +36,7 @@ AGAIN_S: Final = 0.1
 AGAIN_S_MAX: Final = 3.0
 FLOW_CONTROL_S: Final = 0.02
 BULK_BYTES: Final = 256 << 10
-"""Of messages in one answer: what RocketMQ's brokers allow too."""
+"""Most bytes of messages in one answer: what RocketMQ's brokers allow too."""
 _TELL_WHO_WE_ARE: Final = frozenset(
     {
         int(ResponseCode.SUBSCRIPTION_NOT_EXIST),

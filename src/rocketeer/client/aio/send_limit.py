@@ -72,8 +72,10 @@ class AsyncSendLimit:
             self._look_later(self._stalled_s, again=False)
 
     def leave(self, size: int, *, answered: bool = True, count: int = 1) -> None:
-        """So many leave, of this size together. `answered` False: they ended without an answer, which gives those
-        who wait no hope."""
+        """Give `count` places back, of `size` bytes together.
+
+        `answered` False: the sends ended without an answer, which gives those who wait no hope.
+        """
         if answered:
             self._answered += count
         self.in_flight.leave(size, count)

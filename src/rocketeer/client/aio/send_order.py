@@ -48,7 +48,7 @@ class RouteSendOrder:
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Future[None]] = {}
-        """Of those who wait; done when it and all before it have their queues, or have given up."""
+        """The last of those who wait; done when it and all before it have their queues, or have given up."""
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._last

@@ -14,13 +14,13 @@ from rocketeer.model.queue import MessageQueue
 from rocketeer.model.topic import RETRY_PREFIX
 
 MESSAGES_MAX: Final = 1024
-"""Of one batch; brokers refuse far larger ones."""
+"""Most messages of one batch; brokers refuse far larger ones."""
 _ITEM_BYTES: Final = 200
 """About what a message's properties take beside its body."""
 
 
 class Waiter(Protocol):
-    """Who waits for a send's result: a future of the loop, or one that a thread waits for."""
+    """Something that waits for a send's result: a future of the loop, or one that a thread waits for."""
 
     def done(self) -> bool: ...
 
@@ -85,7 +85,7 @@ class Batch:
         self.due_s: float | None = None
         """Since when it waits for its turn; more may join it meanwhile."""
         self.shut = False
-        """Nobody can join it any more."""
+        """Whether the batch is closed: no message joins it any more."""
         self._topic = first.topic
         self._wait_stored = first.wait_stored
         self._is_sync = mode is SendMode.SYNC
@@ -102,7 +102,7 @@ class Batch:
         )
 
     def join(self, message: Message, waiter: Waiter) -> bool:
-        """True when it is full now."""
+        """Add a message to the batch; True when the batch is full."""
         self.messages.append(message)
         self.waiters.append(waiter)
         self._bytes += len(message.body) + _ITEM_BYTES
@@ -153,7 +153,7 @@ class SharedSend(asyncio.Future[SendResult]):
         self._leave(answered=not isinstance(error, SendFailed))
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Its sender gives up."""
+        """Cancel the send for its sender; its place is free again."""
         if not super().cancel(msg):
             return False
         self._leave(answered=False)

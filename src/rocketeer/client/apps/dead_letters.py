@@ -21,7 +21,7 @@ from rocketeer.model.topic import dlq_topic
 log = logging.getLogger(__name__)
 
 GROUP_SUFFIX: Final = "-dead-letters"
-"""Of the group that consumes a group's dead letters."""
+"""Suffix of the group that consumes a group's dead letters."""
 
 
 def dead_letter_consumer(

@@ -53,7 +53,7 @@ class AppSettings:
     producer_group: str | None = None
 
     def update(self, more: "AppSettings") -> None:
-        """Have `more` count more."""
+        """Overwrite settings by those of `more`."""
         self.options |= more.options
         self.producer |= more.producer
         for name, options in more.groups.items():
@@ -103,7 +103,7 @@ def read_file(path: Path, profiles: tuple[str, ...] = ()) -> AppSettings:
 
 
 def read_environment(environment: Mapping[str, str]) -> AppSettings:
-    """Of the variables that begin with ROCKETEER_APP_; raises ConfigError for one that is no option."""
+    """Settings of the variables that begin with ROCKETEER_APP_; raises ConfigError for one that is no option."""
     found = AppSettings()
     for variable in sorted(environment):
         rest = variable.removeprefix(PREFIX)

@@ -23,7 +23,7 @@ cdef extern from "Python.h":
 
 
 cdef class _Room:
-    """Bytes that grow."""
+    """A byte buffer that grows by itself."""
     cdef char *data
     cdef Py_ssize_t size, room
 

@@ -22,7 +22,7 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """What RocketMQ calls it."""
+        """RocketMQ's name of the strategy."""
         ...
 
     def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
@@ -55,7 +55,7 @@ class Averagely:
     """Each member gets neighbouring queues, as many as any other or one more. The default."""
 
     name: str = "AVG"
-    """What RocketMQ calls it."""
+    """RocketMQ's name of the strategy."""
 
     def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         return list(_share(queues, clients.index(me), len(clients))) if me in clients else []
@@ -66,7 +66,7 @@ class AveragelyByCircle:
     """Queues are dealt out one by one, like cards: each broker's queues spread over all members."""
 
     name: str = "AVG_BY_CIRCLE"
-    """What RocketMQ calls it."""
+    """RocketMQ's name of the strategy."""
 
     def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         return list(queues[clients.index(me) :: len(clients)]) if me in clients else []
@@ -83,7 +83,7 @@ class ConsistentHash:
     virtual_nodes: int = 10
     """On how many places of the ring each member stands."""
     name: str = "CONSISTENT_HASH"
-    """What RocketMQ calls it."""
+    """RocketMQ's name of the strategy."""
 
     def __post_init__(self) -> None:
         if self.virtual_nodes < 1:
@@ -114,7 +114,7 @@ class ByMachineRoom:
 
     rooms: frozenset[str]
     name: str = "MACHINE_ROOM"
-    """What RocketMQ calls it."""
+    """RocketMQ's name of the strategy."""
 
     def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         if me not in clients:
@@ -146,7 +146,7 @@ class MachineRoomNearby:
     """
 
     inner: Strategy = field(default_factory=Averagely)
-    """Who shares out the queues of one room."""
+    """Strategy that shares out the queues of one room."""
     broker_room: Callable[[str], str] = _before_dash
     client_room: Callable[[str], str] = _before_dash
 
@@ -185,9 +185,9 @@ class ByConfig:
     """The queues somebody wrote down for this member, whoever else is there."""
 
     queues: tuple[MessageQueue, ...]
-    """Those of this member."""
+    """Queues of this member."""
     name: str = "CONFIG"
-    """What RocketMQ calls it."""
+    """RocketMQ's name of the strategy."""
 
     def __call__(self, me: str, queues: MessageQueues, clients: Sequence[str]) -> list[MessageQueue]:
         return list(self.queues)

@@ -184,11 +184,11 @@ class ConsumerConfig(ClientConfig):
     queue_messages_max: int = _java(1000, "pullThresholdForQueue")
     """Pulling of a queue waits while this many of its messages are unfinished."""
     queue_bytes_max: int = _java(100 << 20, "pullThresholdSizeForQueue")
-    """The same in bytes."""
+    """Pulling of a queue waits while its unfinished messages have this many bytes."""
     topic_messages_max: int = _java(-1, "pullThresholdForTopic")
-    """The same for a topic, shared evenly by its queues; -1: no such limit."""
+    """`queue_messages_max` for a topic, shared evenly by its queues; -1: no such limit."""
     topic_bytes_max: int = _java(-1, "pullThresholdSizeForTopic")
-    """The same in bytes."""
+    """`queue_bytes_max` for a topic, shared evenly by its queues; -1: no such limit."""
     span_max: int = _java(2000, "consumeConcurrentlyMaxSpan")
     """Pulling waits while the oldest unfinished message is this far behind the newest (concurrent only)."""
     retries: int = _java(-1, "maxReconsumeTimes")

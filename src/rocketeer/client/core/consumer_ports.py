@@ -18,7 +18,7 @@ class FilterMessageHook(Protocol):
     def filter_messages(
         self, group: str, queue: MessageQueue, messages: Sequence[ReceivedMessage]
     ) -> Sequence[ReceivedMessage]:
-        """Those to go on with, in their order; the others count as consumed. What it raises is logged: all go on."""
+        """The messages to go on with, in order; others count as consumed. What it raises is logged: all go on."""
         ...
 
 

@@ -44,7 +44,7 @@ class Outgoing(msgspec.Struct, gc=False):
     reply: bool = False
     """Whether it answers a `request`."""
     reconsume_times: int = 0
-    """Of a message that is sent back: how often it came before."""
+    """How often a message that is sent back came before."""
     max_reconsume_times: int | None = None
     """After so many times it goes to the dead letters."""
     parts: tuple["Outgoing", ...] = ()

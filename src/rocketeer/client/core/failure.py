@@ -17,7 +17,7 @@ _OURS: Final = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Of a dead letter: what the last try ended with, where that was, and in which client.
+    """What the last try of a dead letter ended with, where that was, and in which client.
 
     Rocketeer's brokers keep it; with Apache's the client's log has it.
     """

@@ -7,7 +7,7 @@ from rocketeer.client.core.config import ConsumerConfig
 from rocketeer.client.core.process_queue import ProcessQueue
 
 BULK_BATCHES: Final = 8
-"""So many times `pull_batch` is asked for at a time, of a broker that gives it."""
+"""Most batches of `pull_batch` messages that are asked for at a time, of a broker that gives them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class SendMode(StrEnum):
     ASYNC = "ASYNC"
     """The caller gets a future."""
     ONEWAY = "ONEWAY"
-    """There is no answer."""
+    """No answer is awaited."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class SendContext:
     queue: MessageQueue
     """The queue it goes to."""
     address: str
-    """Of the queue's broker."""
+    """Address of the queue's broker."""
     result: SendResult | None = None
     error: Exception | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -75,13 +75,13 @@ class TransactionContext:
     group: str
     """The producer's group."""
     topic: str
-    """Of the message."""
+    """Topic of the message."""
     message_id: str
     """The id its sender gave."""
     properties: Mapping[str, str]
-    """Of the half message."""
+    """Properties of the half message."""
     address: str
-    """Of the broker that is told."""
+    """Address of the broker that is told."""
     transaction_id: str | None
     """The broker's id of it."""
     state: str

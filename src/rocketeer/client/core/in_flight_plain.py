@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class SlotWaiter(Protocol):
-    """Who waits for a place."""
+    """A send that waits for a place."""
 
     @property
     def size(self) -> int: ...
@@ -33,7 +33,7 @@ class InFlight:
         self._bytes = 0
         self._state = state
         self.waiting: deque[SlotWaiter] = deque()
-        """First come, first in."""
+        """Sends that wait for a place, the oldest first."""
 
     def __str__(self) -> str:
         """For the text of an error."""
@@ -60,7 +60,7 @@ class InFlight:
         return False
 
     def leave(self, size: int, count: int = 1) -> None:
-        """So many leave, and their bytes together; who waits does not notice before `admit`."""
+        """Give `count` places back, of `size` bytes together; who waits does not notice before `admit`."""
         self._count -= count
         self._bytes -= size
         assert self._count >= 0, "left more often than entered"

@@ -49,7 +49,7 @@ class Pause:
     """Yielded by a middleware: wait so long, then go on with it."""
 
     seconds: float
-    """How long."""
+    """Seconds to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Within:
     """Yielded by a middleware: go on inwards, and raise TimeoutError there when it takes longer."""
 
     seconds: float
-    """How long it may take."""
+    """Seconds that it may take."""
 
 
 Step: TypeAlias = Any
@@ -128,12 +128,12 @@ class Middleware:
     for_coroutines: ClassVar[bool] = False
 
     def consume(self, context: Context) -> Consuming:
-        """Around every call of a listener."""
+        """Wrap every call of a listener."""
         outcome: Outcome = yield
         return outcome
 
     def publish(self, context: PublishContext) -> Publishing:
-        """Around every send."""
+        """Wrap every send."""
         result: SendResult | None = yield
         return result
 

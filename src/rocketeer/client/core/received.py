@@ -90,12 +90,12 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def tags(self) -> str | None:
-        """As the sender gave them."""
+        """The tags as the sender gave them."""
         return self._property(b"TAGS")
 
     @property
     def keys(self) -> list[str]:
-        """One by one."""
+        """The keys of the message, one by one."""
         keys = self._property(b"KEYS")
         return keys.split(names.KEY_SEPARATOR) if keys else []
 
@@ -126,7 +126,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def failure(self) -> Failure | None:
-        """Of a dead letter: why its last try failed, if its client and its broker were Rocketeer's."""
+        """Why the last try of a dead letter failed, if its client and its broker were Rocketeer's."""
         return Failure.found_in(self.properties)
 
     # --- where it was stored -----------------------------------------------------------------
@@ -190,7 +190,7 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 
     @property
     def prepared_offset(self) -> LogOffset:
-        """Of a committed transaction: where its half message is in the log; else 0."""
+        """Log offset of the half message of a committed transaction; else 0."""
         value: LogOffset = self._fields()[_PREPARED_OFFSET]
         return value
 

@@ -19,7 +19,7 @@ class RpcContext:
     """One request: `fields` may be added to before it leaves; `reply` or `error` is set after it."""
 
     address: str
-    """Of the broker or name server that is asked."""
+    """Address of the broker or name server that is asked."""
     command: Command
     """The request: its code, header fields and body."""
     oneway: bool = False

@@ -30,7 +30,7 @@ def by_hash(queues: Sequence[MessageQueue], message: Message, arg: Any = None) -
 
 
 def by_random(queues: Sequence[MessageQueue], message: Message, arg: Any = None) -> MessageQueue:
-    """Any queue."""
+    """Choose a queue at random."""
     return random.choice(queues)
 
 

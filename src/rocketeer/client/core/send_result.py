@@ -35,13 +35,13 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     queue_offset: QueueOffset
     """Its place in the queue."""
     transaction_id: str | None = None
-    """Of a half message: the id that a check will have."""
+    """The id of a half message; its check will have the same."""
     region: str = "DefaultRegion"
     """The broker's region."""
     trace_on: bool = True
     """Whether the broker wants it traced."""
     recall_handle: str | None = None
-    """Of a timed message: `producer.recall` takes it back with this."""
+    """Handle of a timed message: `producer.recall` takes the message back with it."""
 
     @property
     def ok(self) -> bool:

@@ -35,7 +35,7 @@ class TransactionState(IntEnum):
     COMMIT = TX_COMMIT
     """The message is delivered."""
     ROLLBACK = TX_ROLLBACK
-    """It never is."""
+    """The message is not delivered."""
     UNKNOWN = 0
     """The broker will ask again."""
 

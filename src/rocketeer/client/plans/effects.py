@@ -49,7 +49,7 @@ class Oneway(msgspec.Struct, gc=False):
 
 
 class Sleep(msgspec.Struct, gc=False):
-    """Wait."""
+    """Wait this long, then go on with the plan."""
 
     seconds: float
 

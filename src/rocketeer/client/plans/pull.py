@@ -33,11 +33,11 @@ class PullStatus(Enum):
     """What a pull came back with."""
 
     FOUND = "FOUND"
-    """There are messages."""
+    """The pull brought messages."""
     NO_NEW = "NO_NEW"
     """The queue has no message at that offset yet."""
     NO_MATCH = "NO_MATCH"
-    """There are messages, but none the subscription asks for."""
+    """The queue has messages there, but none that the subscription asks for."""
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
     """The queue has no such offset: too old, or beyond the end. `next_offset` is where to go on."""
 
@@ -56,10 +56,10 @@ class PullResult(NamedTuple):
     status: PullStatus
     """Whether there are messages, or why not."""
     messages: Sequence[ReceivedMessage]
-    """Those that the subscription asks for, in their order."""
+    """The messages that the subscription asks for, in their order."""
     next_offset: QueueOffset
     min_offset: QueueOffset
-    """Where the queue begins."""
+    """The first offset that the queue still has."""
     max_offset: QueueOffset
     """Where the next message of the queue will be."""
     broker_id: int

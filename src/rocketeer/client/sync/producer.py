@@ -189,7 +189,7 @@ class Producer(ProducerBase):
         return self._call(self._hosted.queues(topic))
 
     def next_sequence(self, queue: MessageQueue) -> int:
-        """Of an idempotent producer: how many of its messages the queue has.
+        """How many messages of this idempotent producer the queue has.
 
         One that starts again with its old `producer_id` learns so which of its messages are stored: the queue's
         first ones, so many.

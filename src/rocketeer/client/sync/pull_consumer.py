@@ -35,7 +35,7 @@ class PullConsumer(PullConsumerBase):
         return self._start()
 
     def close(self) -> None:
-        """Leave the group, close."""
+        """Leave the group and release the connections."""
         return self._close()
 
     def queues(self, topic: str) -> list[MessageQueue]:

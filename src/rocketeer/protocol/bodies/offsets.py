@@ -23,7 +23,7 @@ from rocketeer.steps import Steps, finish
 
 _READ_AT_ONCE: Final = 1 << 14
 _ENTRY_BYTES_MAX: Final = 1 << 11
-"""Of one queue and its offset, in what is read in steps."""
+"""Largest entry of one queue and its offset, in what is read in steps."""
 
 
 class _ConsumerTableWire(Wire):

@@ -31,7 +31,7 @@ QUEUE_OFFSET: Final = re.compile(_KEY.pattern + rb":(-?[0-9]{1,19})(?=[,}])")
 _queue_decoder = decoder(QueueWire)
 _remembered = lru_cache(maxsize=1024)(encode)
 REMEMBERED_CHARS: Final = 128
-"""Of a name: there are longer ones, and members of a group tell them."""
+"""Longest name that is remembered: there are longer ones, and members of a group tell them."""
 
 
 def _text(name: str) -> bytes:

@@ -35,14 +35,14 @@ class ReplicaGroup:
     members_meant: int
     """`groupMembers`: how many there are meant to be."""
     min_in_sync: int
-    """So many must have a message before it is acknowledged."""
+    """How many members must have a message before it is acknowledged."""
     confirmed: LogOffset
     """Everything below this place of the log is with every in-sync member, as far as the one asked knows."""
     age_ms: int
     """How long ago etcd was read; it is read five times a second unless it does not answer."""
     members: tuple[Replica, ...]
     wanted: int | None = None
-    """Who was asked to lead, and does not yet."""
+    """The member that was asked to lead, and does not yet."""
 
     @property
     def has_leader(self) -> bool:

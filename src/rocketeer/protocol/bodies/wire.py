@@ -17,7 +17,7 @@ T = TypeVar("T")
 REWRITE_BYTES_MAX: Final = 64 << 10
 """Larger bodies of requests must be strict JSON, which is quick to read."""
 REWRITE_AT_ONCE_BYTES: Final = 8 << 10
-"""So must bodies of this size where no steps are made."""
+"""Where no steps are made, already bodies larger than this must be strict JSON."""
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=False):

@@ -54,7 +54,7 @@ def _stream(spark: SparkSession, plan: dict[str, Any], **options: str) -> DataFr
 
 
 def latencies_ms(spark: SparkSession, plan: dict[str, Any], name: str) -> list[float]:
-    """Of messages through our source."""
+    """Latencies of messages through our source, in ms."""
     topic = plan["topic"]
     frame = _stream(spark, plan, pollInterval="10ms")
     with Producer("BENCH_SPARK", nameserver=plan["nameserver"]) as producer:
@@ -67,7 +67,7 @@ def latencies_ms(spark: SparkSession, plan: dict[str, Any], name: str) -> list[f
 
 
 def kafka_latencies_ms(spark: SparkSession, plan: dict[str, Any], name: str) -> list[float]:
-    """Of messages through Spark's own source, sent one by one by Kafka's own producer."""
+    """Latencies of messages through Spark's own source, sent one by one by Kafka's own producer, in ms."""
     sender = kafka.KafkaSender(spark, plan)
 
     def send() -> CheckpointPosition:

@@ -34,7 +34,7 @@ from rocketeer.spark.submit_options import SUBMIT_OPTIONS, submit_options
 
 IN_BACKGROUND: Final = "--in-background"
 FREE_BYTES_MIN: Final = 1 << 30
-"""Of the cache's disk: an archive takes 200 MB, and the user wants the rest."""
+"""Fewest free bytes of the cache's disk: an archive takes 200 MB, and the user wants the rest."""
 _STEP_S_MAX: Final = 600
 _NOT_HANDED_ON: Final = (
     SUBMIT_OPTIONS, "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_MASTER",

@@ -29,7 +29,7 @@ QueueCounts = dict[str, int]
 
 
 class Layout(msgspec.Struct, omit_defaults=True):
-    """One entry."""
+    """One entry of the table of layouts: the queues that a write uses."""
 
     queues: QueueCounts
     at: int

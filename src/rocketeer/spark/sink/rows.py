@@ -79,7 +79,7 @@ class RowEncoder:
         return row_label(self._partition, row)
 
     def skip(self, rows: int) -> int:
-        """So many rows were sent another way; which number the first of them has."""
+        """Count rows that were sent another way; returns the number of the first of them."""
         first = self._row
         self._row += rows
         return first

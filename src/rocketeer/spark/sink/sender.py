@@ -45,7 +45,7 @@ class WriteFailed(ClientError):
 
 @dataclass
 class SendCounts:
-    """What was stored."""
+    """How much one task stored."""
 
     rows: int = 0
     requests: int = 0
@@ -56,7 +56,7 @@ class SendCounts:
 
 
 class SinkSender:
-    """One per task."""
+    """Sends the requests of one Spark task and counts what was stored."""
 
     def __init__(self, client: SinkClient, options: SinkOptions, partition: int) -> None:
         self._client = client

@@ -13,7 +13,7 @@ from rocketeer.spark.sink.client import ROUTE_TIMEOUT_S, SinkClient
 log = logging.getLogger(__name__)
 
 KNOWN_S_MAX: Final = 30.0
-"""So long the name servers may take to know the new topic."""
+"""Time limit for the name servers to know the new topic."""
 
 
 async def create_missing(client: SinkClient, topic: str, queues: int) -> None:

@@ -37,7 +37,7 @@ RecordBytes: TypeAlias = bytearray | memoryview
 CHAINS: Final = 16
 """How many capped pulls are under way at a time."""
 BEHIND_S_MAX: Final = 10.0
-"""So long a master is waited for that does not have what planning saw; then it has lost it."""
+"""Longest wait for a master that does not have what planning saw; then it has lost it."""
 GATHER_BYTES: Final = 4 << 20
 """Small replies are put together to about this size before they are decoded."""
 
@@ -76,7 +76,7 @@ class RangeFetch:
         self._is_master = is_master
         """Whether that is known of the broker: then what it does not have is lost."""
         self.reached = wanted.begin
-        """Everything below was yielded."""
+        """Offset below which everything was yielded."""
         self._large = True
         """Until a reply shows that the broker knows nothing of it."""
 

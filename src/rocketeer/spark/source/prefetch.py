@@ -86,6 +86,6 @@ class _WithRows(PrefetchingReader, _SimpleStreamReaderWrapper):
 
 
 def single_attempt(options: SourceOptions) -> SourceOptions:
-    """To try once and to leave out nothing: waiting for brokers, and saying what is lost, is what tasks do."""
+    """Options to try once and leave out nothing: waiting for brokers, and saying what is lost, is what tasks do."""
     size = min(options.fetch_bytes, BYTES_MAX)
     return replace(options, fetch_timeout_ms=0, fail_on_data_loss=True, fetch_bytes=size)

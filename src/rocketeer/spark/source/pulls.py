@@ -38,7 +38,7 @@ class PullTerms:
     kind: str
     expression: str
     timeout_s: float
-    """Of one request."""
+    """Time limit of one request."""
     outage_s: float
     """How long a broker that does not answer is waited for."""
     first_pause_s: float

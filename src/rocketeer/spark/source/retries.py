@@ -15,7 +15,7 @@ from rocketeer.spark.source.view import SourceView
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 FIRST_ANSWER_S: Final = 10.0
-"""So long servers are waited for that were never seen: perhaps their address or name is wrong."""
+"""Longest wait for servers that were never seen: perhaps their address or name is wrong."""
 
 
 def outage_of(options: SourceOptions) -> Outage:

@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 LAG_ASKED_EVERY_S: Final = 1.0
 HOLD_S: Final = 0.25
-"""So long an idle stream keeps Spark waiting for an answer; so much later it hears that it shall stop."""
+"""How long an idle stream keeps Spark waiting for an answer; it hears that much later that it shall stop."""
 POLLED_S_MAX: Final = 0.05
-"""Who asks again so soon has nothing else to do."""
+"""Longest pause between two questions of a Spark that has nothing else to do."""
 POLL_S_MIN: Final = 0.005
 
 

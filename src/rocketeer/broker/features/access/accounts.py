@@ -24,7 +24,7 @@ class AccountsInForce:
 
     @property
     def versions(self) -> Mapping[str, AclFileVersion]:
-        """Of the files, by path."""
+        """Versions of the account files, by path."""
         return self._files.versions
 
     async def watch(self) -> None:

@@ -194,7 +194,7 @@ class ProgressHandlers:
     # --- inside ------------------------------------------------------------------------------
 
     def _consumed(self, group: str, names: Collection[str]) -> Steps[list[TopicConfig]]:
-        """Those of the named topics that exist and that the group, while it is connected, subscribes to."""
+        """The named topics that exist and that the group, while it is connected, subscribes to."""
         online = self._clients.consumer(group)
         subscribed = online.subscriptions if online is not None else {}
         found = []

@@ -17,7 +17,7 @@ from rocketeer.protocol.bodies.offsets import (
 from rocketeer.steps import Steps
 
 SAVE_AFTER_BYTES: Final = 64 << 20
-"""Of log: so much is walked over at start at most."""
+"""Most log that is walked over at start."""
 STEP: Final = 512
 """Deliveries that a step looks at: two hundred thousand may reach the disk together."""
 

@@ -29,7 +29,7 @@ READ_COUNT: Final = 256
 AHEAD_MAX: Final = 10_000
 """How many waiting messages a delivered one is compared with: nearly always it is the first."""
 LOOK_FOR_MS: Final = 600_000
-"""So long after it was due a message is looked for in its own queue."""
+"""How long after it was due a message is looked for in its own queue."""
 BACK_COUNT: Final = 64
 """A time is found in a queue to about this many messages."""
 

@@ -12,13 +12,13 @@ from rocketeer.clock import Clock
 from rocketeer.filter.records import record_filter
 
 FILTERS_MAX: Final = 1_000
-"""Of a topic: with more of them every bit would be set."""
+"""Most filters of a topic: with more of them every bit would be set."""
 FILTER_COST_MAX: Final = 1_000_000
 TERM_COST: Final = 200
-"""Of a filter for one message, in about a nanosecond: every term looks for a property among the message's bytes."""
+"""Cost of a filter's term for a message, about in nanoseconds: it looks for a property among the message's bytes."""
 AT_ONCE_S: Final = 0.001
 SHARE: Final = 0.1
-"""So long without a pause, and this share of all time."""
+"""Time limit of the work without a pause (AT_ONCE_S), and its share of all time."""
 
 
 class BloomBits:

@@ -89,7 +89,7 @@ class FilterTable:
     ) -> None:
         self._chars_max = chars_max
         self._chars = 0
-        """Of all expressions and names, and `FILTER_CHARS` for each filter."""
+        """Characters of all expressions and names, and `FILTER_CHARS` for each filter."""
         self._pieces: dict[str, list[bytes]] = {}
         """By topic: what stands for its filters in the file, with commas between two pieces."""
         self._stale: dict[str, int] = {}

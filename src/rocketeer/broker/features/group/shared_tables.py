@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 RECORD_S: Final = 0.2
 """What nobody waits for is recorded this often."""
 SLICE_S: Final = 0.001
-"""Of a turn of the loop, for records: requests wait for them, and they wait for nobody."""
+"""Time in a turn of the loop for records: requests wait for them, and they wait for nobody."""
 
 SHARED: Final = (
     RequestCode.UPDATE_CONSUMER_OFFSET,
@@ -77,10 +77,10 @@ class SharedTables:
         self._slicer = Slicer(slice_s=SLICE_S)
         self._topics: dict[str, None] = {}
         self._groups: dict[str, None] = {}
-        """Those that changed."""
+        """Groups that changed since the last record; `_topics` are the topics."""
         self._end = LogOffset(0)
         self._recording: asyncio.Future[LogOffset] | None = None
-        """Of the records that have not begun."""
+        """Outcome of the next record, which has not begun."""
         self._is_recording = False
         self._is_taking = False
         self._failed_at: LogOffset | None = None

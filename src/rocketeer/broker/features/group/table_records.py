@@ -34,7 +34,7 @@ RECORD_BYTES: Final = 64 << 10
 QUEUES_AT_ONCE: Final = 1024
 """A topic and group with more queues is told in parts."""
 AT_ONCE: Final = 16
-"""Entries of a step."""
+"""How many entries a step looks at."""
 NO_VERSION: Final = DataVersion(0, 0)
 TABLES: Final[dict[str, EntriesBody]] = {"topics": TOPIC_ENTRIES, "groups": GROUP_ENTRIES}
 
@@ -55,7 +55,7 @@ class Changes:
 
     offsets: set[str] = field(default_factory=set)
     begun_anew: set[str] = field(default_factory=set)
-    """Of these: whose queues are not only those that they had, and more."""
+    """Keys of `offsets` whose queues are not only those that they had, and more."""
     locks: dict[tuple[str, MessageQueue], str | None] = field(default_factory=dict)
     topics: dict[str, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)

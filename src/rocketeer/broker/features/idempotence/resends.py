@@ -36,10 +36,10 @@ class IdempotenceLimits:
 
     ids: int = 4_000_000
     numbers: int = 1_000
-    """Of each sequence, the last ones."""
+    """Most numbers of each sequence that are remembered, the last ones."""
     sequences: int = 200_000
     places: int = PLACES_MAX
-    """Of all sequences together."""
+    """Most numbers of all sequences together."""
     idle_ms: int = 72 * 3_600_000
 
 

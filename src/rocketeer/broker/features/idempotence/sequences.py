@@ -66,7 +66,7 @@ class Sequences:
         self._trimmed_at = window + window // 4 + 1
         self._sequences: dict[SequenceKey, ProducerSequence] = {}
         self._long: OrderedDict[SequenceKey, ProducerSequence] = OrderedDict()
-        """Those with more places than are kept in any case, the one used longest ago first."""
+        """Sequences with more places than are kept in any case, the one used longest ago first."""
 
     def __len__(self) -> int:
         return len(self._sequences)

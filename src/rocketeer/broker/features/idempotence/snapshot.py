@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "producers.bin"
 VERSION: Final = 1
 SAVE_AFTER_BYTES: Final = 64 << 20
-"""Of log (or twice the snapshot's size, if that is more): what a start walks over at most."""
+"""Most log that a start walks over (or twice the snapshot's size, if that is more)."""
 SAVE_AFTER_S: Final = 60.0
 UNKNOWN_BYTES_MAX: Final = 1 << 30
 """A store without a snapshot never had such producers here: only so much of its log is looked at."""

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 STATUS_S: Final = 5.0
 CPP: Final = "CPP"
 TOLD_QUEUES_MAX: Final = 500_000
-"""That members tell of in answer to 221, for all who asked: kept until the last member has answered."""
+"""Most queues that members tell of in answer to 221, for all who asked: kept until the last one answered."""
 NOW: Final = -1
 """As a time to go back to: the end of the queue."""
 

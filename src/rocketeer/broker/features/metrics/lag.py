@@ -11,10 +11,10 @@ from rocketeer.steps import Steps
 from rocketeer.store.read_queue import ReadQueue
 
 PAIRS_MAX: Final = 100_000
-"""On a page, those that committed first: anybody may commit offsets for any name."""
+"""Most pairs on a page, those that committed first: anybody may commit offsets for any name."""
 QUEUES_AT_ONCE: Final = 256
 TIMES_MAX: Final = 1 << 14
-"""That are remembered."""
+"""Most store times that are remembered."""
 
 
 StoreMs = Callable[[str, int, QueueOffset], int]

@@ -36,7 +36,7 @@ KEEP_MS: Final = 15 * 60_000
 """As long as a listener may take (RocketMQ's consumeTimeout): a group that never commits must not fill the table."""
 COUNT_MAX: Final = 20_000
 SAVE_AFTER_BYTES: Final = 64 << 20
-"""Of log: so much is walked over at start at most."""
+"""Most log that is walked over at start."""
 READ_COUNT: Final = 256
 ENTRIES_A_STEP: Final = 512
 LOOK_AT_MAX: Final = 20_000
@@ -101,9 +101,9 @@ class SentBack:
         self._saved: SavedTable | None = None
         self._saved_at: LogOffset | None = None
         self._told: tuple[LogOffset, dict[RetryQueueKey, SavedQueue]] | None = None
-        """What `refresh` has made."""
+        """What `refresh` has made, until `encode` takes it."""
         self._set_back: set[RetryQueueKey] = set()
-        """Since it began."""
+        """Queues that were set back since the last `refresh` began."""
         self._dirty = True  # so that there is a file
 
     def __len__(self) -> int:

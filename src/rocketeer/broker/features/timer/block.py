@@ -115,7 +115,7 @@ class Block:
         return [Timer(*row) for row in rows[at].tolist()]
 
     def find(self, due_ms: int, key: int) -> list[Timer]:
-        """Those due then with this hash of their id."""
+        """The timers that are due then, with this hash of their id."""
         rows = np.frombuffer(self.since((due_ms,)), ROW)
         match = rows[(rows["due"] == due_ms) & (rows["key"] == key)]
         return [Timer(*row) for row in match.tolist()]

@@ -37,7 +37,7 @@ REST_S: Final = 0.2
 SNAPSHOT_SHARE: Final = 4
 """A snapshot is written when a fourth of the timers began or ended since the last: many are not written for few."""
 SNAPSHOT_LOG_BYTES: Final = 256 << 20
-"""So much log is read again at start, at most: about a second."""
+"""Most log that is read again at start: about a second."""
 
 
 class Timers:

@@ -24,7 +24,7 @@ ROLL_S: Final = 0.003
 """Both bound one slice: halves may be large."""
 NO_ROOM: Final = "its properties have no room for notes"
 LOGGED_MOVES_MAX: Final = 100
-"""So many halves given up in one round are logged one by one; of more only how many."""
+"""Most halves given up in one round that are logged one by one; of more only how many."""
 
 
 class LedgerStore(Protocol):

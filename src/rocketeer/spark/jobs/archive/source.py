@@ -31,7 +31,7 @@ COMPRESSION: Final = "lakecompression"
 FILE_BYTES: Final = "lakefilebytes"
 ENDS: Final = "lakeends"
 SUMMARY: Final = StructType([StructField(name, StringType()) for name in ("files", "asked", "ranges")])
-"""Of a task: the files it wrote, the ranges it was to read, and those it found."""
+"""Summary of a task: the files it wrote, the ranges it was to read, and those it found."""
 
 
 class ArchiveSource(DataSource):
@@ -65,7 +65,7 @@ class ArchiveReader(StreamReader):
         self._ends = ends
 
     def _starting_places(self) -> QueueOffsets:
-        """Of a query without a checkpoint. If the lake has messages all the same, it goes on behind them."""
+        """Where a query without a checkpoint starts. If the lake has messages all the same: behind them."""
         return {queue: self._ends.get(queue, offset) for queue, offset in super()._starting_places().items()}
 
     def _check_checkpoint(self, places: QueueOffsets) -> None:

@@ -32,7 +32,7 @@ class DeadLetterFilter:
     """Which dead letters; each part narrows it further, a part that is empty does not."""
 
     ids: Sequence[str] = ()
-    """Of the dead letter, of its place in the store, or of the place of the message it was."""
+    """Ids of the dead letter, of its place in the store, or of the place of the message it was."""
     keys: Sequence[str] = ()
     tags: Sequence[str] = ()
     origins: Sequence[str] = ()
@@ -88,7 +88,7 @@ def with_origins(frame: DataFrame) -> DataFrame:
 
 
 def chosen(letters: DataFrame, choice: DeadLetterFilter) -> DataFrame:
-    """Those that fit; ConfigError if the condition is none."""
+    """The dead letters that fit; ConfigError if the condition is none."""
     if choice.ids:
         letters = letters.where(
             f.col("msgId").isin(*choice.ids)

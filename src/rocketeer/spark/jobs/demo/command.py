@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LIVE_S_MAX: Final = 90.0
-"""So long the live aggregation may take to show its first totals; a busy machine starts streams slowly."""
+"""Time limit for the first totals of the live aggregation; a busy machine starts streams slowly."""
 _SHOWN_TOTALS: Final = 6
 
 
@@ -224,7 +224,7 @@ def run_jobs(
     *,
     quiet: bool,
 ) -> None:
-    """Archive, stats, replay, audit."""
+    """Run the jobs one after the other: archive, stats, replay, audit."""
     # What nobody was sent to has nothing to archive, but its queues are there.
     terms = ArchiveTerms(topics=[topic for topic in TOPICS if topic != AGAIN], nameserver=nameserver)
     steps.say("archive: all topics into a lake, a Delta table")

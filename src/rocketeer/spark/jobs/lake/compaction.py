@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES_MIN: Final = 4
-"""So many small files of a day are worth rewriting; fewer wait for more."""
+"""Fewest small files of a day that are worth rewriting; fewer wait for more."""
 _READ_ROWS: Final = 8192
 
 

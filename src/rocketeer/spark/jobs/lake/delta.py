@@ -28,7 +28,7 @@ _NEEDED: Final = frozenset(
     {"topic", "brokerName", "queueId", "queueOffset", "body", "storeTimestamp", "date"}
 )
 _FEATURES: Final = frozenset({"timestampNtz", "vacuumProtocolCheck", "v2Checkpoint"})
-"""Of tables that others changed: features a reader of plain files may pass over."""
+"""Features of tables that others changed which a reader of plain files may pass over."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _HISTORY: Final = (1, 20, 500, None)
 

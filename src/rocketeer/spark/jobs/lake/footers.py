@@ -11,7 +11,7 @@ _AT_A_TIME: Final = 16
 
 
 def all_parts(place: LakeLocation, files: Iterable[DataFile]) -> dict[str, list[QueuePart]]:
-    """By the files' paths."""
+    """Queue parts of all files, by the files' paths."""
     chosen = list(files)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         found = pool.map(lambda file: parts_in(place, file), chosen)

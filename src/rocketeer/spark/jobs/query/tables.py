@@ -179,7 +179,7 @@ class TopicTables:
         return frame if schema is None else json_bodies.open_bodies(frame, schema)
 
     def json_schema(self, topic: str) -> "StructType | None":
-        """Of the topic's bodies, given or found out; None if they are not opened."""
+        """Schema of the topic's bodies, given or found out; None if they are not opened."""
         if topic not in self._schemas:
             given = self._given(topic)
             if given is None:

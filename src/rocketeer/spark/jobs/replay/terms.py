@@ -19,7 +19,7 @@ class ReplayTerms:
     nameserver: str
     lake: "str | Path | None" = None
     topics: Sequence[str] = ()
-    """Of the lake: only these. Without a lake: the topics to read."""
+    """Topics of the lake, only these; without a lake the topics to read."""
     source_nameserver: str | None = None
     to: str | None = None
     """The topic to send to; None: each message to its own."""

@@ -13,7 +13,7 @@ from rocketeer.spark.jobs.texts import safe, second_text, shortened, tick_text
 
 COLOURS: Final = 8
 NARROW, WIDE, HEIGHT = 556, 1158, 220
-"""Of a page that is wide enough for two plots side by side, so that letters are as large in both."""
+"""Sizes of plots on a page that has room for two side by side, so that letters are as large in both."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26
 _TICK_STEPS_S: Final = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,

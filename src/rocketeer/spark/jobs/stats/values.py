@@ -29,7 +29,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Of a group of messages. `size_bytes` is of bodies, `delay_ms` from born to stored."""
+    """Figures of a group of messages. `size_bytes` is of bodies, `delay_ms` from born to stored."""
 
     messages: int = 0
     bytes: int = 0

@@ -44,7 +44,7 @@ _COLUMN: Final = {
 
 
 class NoTraces(RocketeerError):
-    """Nobody has written traces."""
+    """There are no traces to read: nobody has written any."""
 
 
 def read_traces(
@@ -74,7 +74,7 @@ def chosen_histories(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> DataFrame:
-    """Those with one of the ids, and of the keys, topics, states, as far as given; begun in [since, until)."""
+    """Histories with one of the ids, and of the keys, topics, states, as far as given; begun in [since, until)."""
     if ids:
         histories = histories.where(f.col("msgId").isin(*ids))
     if keys:

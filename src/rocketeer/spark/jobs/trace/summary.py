@@ -18,7 +18,7 @@ QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
 def by_topic(histories: DataFrame) -> DataFrame:
-    """Of each topic: messages, how many are in which state, and what publishing took (p50, p95, p99, max)."""
+    """One row per topic: messages, how many are in which state, what publishing took (p50, p95, p99, max)."""
     states = [f.count_if(f.col("state") == state).alias(state) for state in STATES]
     return (
         histories.groupBy("topic")
@@ -33,7 +33,7 @@ def by_topic(histories: DataFrame) -> DataFrame:
 
 
 def by_group(histories: DataFrame) -> DataFrame:
-    """Of each topic and consumer group: tries, failures, retries, how long to the first try, and how long a try.
+    """One row per topic and group: tries, failures, retries, how long to the first try, and how long a try.
 
     Only first tries count for the way there: what a retry waits is the broker's delay.
     """
