@@ -48,7 +48,7 @@ def test_a_class_or_an_alias_has_a_name_of_its_own() -> None:
     homes: dict[str, set[str]] = defaultdict(set)
     for name in listed.stdout.splitlines():
         path = Path(name)
-        if path.suffix in (".py", ".pyx") and (ROOT / path).is_file():
+        if path.suffix in (".py", ".pyi", ".pyx") and (ROOT / path).is_file():
             for each in named_in((ROOT / path).read_text(), path.suffix):
                 homes[each].add(home(path))
     assert len(homes) > 1000

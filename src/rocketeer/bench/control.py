@@ -9,8 +9,8 @@ from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.messages import pull_messages
 from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.received import ReceivedMessage
+from rocketeer.client.core.routes import RouteCache
 from rocketeer.client.core.transient import is_led_elsewhere
-from rocketeer.client.plans.brokers import cluster_of
 from rocketeer.client.plans.effects import Call, Plan
 from rocketeer.client.plans.offsets import max_offset
 from rocketeer.client.plans.pull import PullStatus
@@ -23,6 +23,7 @@ from rocketeer.clock import SystemClock
 from rocketeer.errors import BrokerRefused
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
+from rocketeer.model.route import MASTER_ID, BrokerData, Route
 from rocketeer.model.topic import TopicConfig
 from rocketeer.protocol.command import Command, request
 
@@ -39,9 +40,7 @@ class Control:
     def __init__(self, address: str, *, timeout_s: float = 10) -> None:
         self.address = address
         self._timeout_s = timeout_s
-        self.context = AdminContext(
-            NameServers([address]), cluster_of(address, timeout_s).routes, SystemClock(), timeout_s
-        )
+        self.context = AdminContext(NameServers([address]), _routes_to(address), SystemClock(), timeout_s)
         self.cluster = self.context.cluster
         self._driver = BlockingDriver(connection_security(now_ms=SystemClock().now_ms))
 
@@ -116,3 +115,10 @@ class Control:
 def _call(address: str, command: Command, timeout_s: float) -> Plan[Command]:
     reply: Command = yield Call(address, command, timeout_s)
     return reply
+
+
+def _routes_to(address: str) -> RouteCache:
+    """The routes of a cluster of which one broker's address is all that is known; its name is empty."""
+    routes = RouteCache()
+    routes.put("", Route(brokers=(BrokerData("", address, {MASTER_ID: address}),)))
+    return routes

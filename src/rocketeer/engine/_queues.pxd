@@ -8,7 +8,7 @@ from rocketeer.store._queue_entries cimport QueueInRun
 cdef class QueueAppendState(QueueInRun):
     cdef int32_t queue_id
     cdef bytes topic_part  # the topic with its length in front, as records have it
-    cdef int64_t appended  # the last filling that was appended to it: `next_offset` is within that one
+    cdef int64_t appended  # the number of the last run with entries for it: `next_offset` is within that one
     cdef bint takes_ids  # a dead letter with its producer's id is a consumer's
 
 

@@ -9,7 +9,7 @@ from rocketeer.model.offsets import LogOffset
 from rocketeer.store.commit_log import CommitLog
 from rocketeer.store.dispatch import Dispatch
 
-class Peer(Protocol):
+class SendPeer(Protocol):
     remote_host: bytes
 
 class Limits(Protocol):
@@ -20,7 +20,7 @@ class Limits(Protocol):
     @property
     def batch_keys_max(self) -> int: ...
 
-P = TypeVar("P", bound=Peer)
+P = TypeVar("P", bound=SendPeer)
 
 class SendBuffer(Generic[P]):
     def __init__(

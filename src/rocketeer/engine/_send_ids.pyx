@@ -40,7 +40,7 @@ cdef class SendIds:
     def __init__(self, stored, Py_ssize_t batch_messages_max):
         self._stored = stored
         self.batch_messages_max = batch_messages_max
-        self._filling = 1
+        self._run_number = 1
 
     cdef bint takes(self, MessageId *own, MessageId *common, Send *send) except -1:
         """Note the hash of the message's id; False if it may be stored already, or its mark is unusual."""
@@ -64,13 +64,13 @@ cdef class SendIds:
         at = hashed >> 32 & BUFFERED_ROOM - 1  # other bits than the table's
         while True:
             buffered = self._buffered + at
-            if buffered.filling != self._filling:
+            if buffered.run_number != self._run_number:
                 break
             if buffered.hashed == hashed:
                 return False
             at = at + 1 & BUFFERED_ROOM - 1
         buffered.hashed = hashed
-        buffered.filling = self._filling
+        buffered.run_number = self._run_number
         self._buffered_count += 1
         send.named = True
         send.id_hash = hashed
@@ -94,4 +94,4 @@ cdef class SendIds:
         """Forget the ids of the buffer, which is empty."""
         if self._buffered_count:
             self._buffered_count = 0
-            self._filling += 1
+            self._run_number += 1

@@ -22,7 +22,7 @@ cdef class SendList:
     cdef Py_ssize_t count
     cdef Py_ssize_t total  # bytes of their records
     cdef list queues  # that they are for
-    cdef int64_t filling  # what is held between two calls of `clear` is numbered
+    cdef int64_t run_number  # what is held between two calls of `clear` is one run
     cdef KeyHashes keys
     cdef Py_ssize_t _room
     cdef Py_ssize_t _message_bytes_max

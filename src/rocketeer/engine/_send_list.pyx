@@ -47,14 +47,14 @@ cdef class SendList:
 
     cdef int clear(self) except -1:
         self.queues = []
-        self.filling += 1
+        self.run_number += 1
         self.count = self.total = self.keys.used = self.arena_used = 0
         return 0
 
     cdef int32_t place_of(self, QueueAppendState state) except -1:
         """Where in `queues` this one is."""
-        if state.filling != self.filling:
-            state.filling = self.filling
+        if state.run_number != self.run_number:
+            state.run_number = self.run_number
             state.place = <int32_t> len(self.queues)
             self.queues.append(state)
         return state.place

@@ -90,8 +90,8 @@ cdef class SendWriter:
         for i in range(sends.count):
             send = sends.sends + i
             state = <QueueAppendState> sends.queues[send.queue]
-            if state.appended != sends.filling:
-                state.appended = sends.filling
+            if state.appended != sends.run_number:
+                state.appended = sends.run_number
                 state.next_offset = state.queue.max_offset
             send.log_offset = log_offset
             send.queue_offset = state.next_offset
@@ -121,7 +121,7 @@ cdef class SendWriter:
         cdef QueueAppendState state
         for item in sends.queues:
             state = <QueueAppendState> item
-            if state.appended == sends.filling:
+            if state.appended == sends.run_number:
                 grown.append(state.queue)
                 state.queue.write_out_if_due()
         return grown

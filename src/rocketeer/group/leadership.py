@@ -37,7 +37,7 @@ MARGIN: Final = 0.8
 """Safety margin of a lease: no two clocks run equally fast, and a request takes its time."""
 
 
-class Deposed(GroupError):
+class LeadershipLost(GroupError):
     """Somebody else leads, or may: nothing more is confirmed here."""
 
 
@@ -87,7 +87,7 @@ class Leadership:
         self._last_seen: dict[int, tuple[int, float]] = {}
         self._changing: asyncio.Task[None] | None = None
         self._closed = False
-        self.deposed: Deposed | None = None
+        self.loss: LeadershipLost | None = None
         self._was_enough = self.count.is_enough
 
     # --- how long ----------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Leadership:
 
     @property
     def is_valid(self) -> bool:
-        return self.deposed is None and not self._closed and self._clock() < self.leads_until_s
+        return self.loss is None and not self._closed and self._clock() < self.leads_until_s
 
     # --- the log -----------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Leadership:
 
     def admit(self, follower: Follower, hello: Hello) -> tuple[LogOffset, bytes]:
         """Where the member goes on, and our answer; ReplicationError when it cannot follow."""
-        if self._closed or self.deposed is not None:
+        if self._closed or self.loss is not None:
             raise ReplicationError("this member does not lead")
         check_sizes(hello)
         if hello.group != self.state.group:
@@ -179,14 +179,14 @@ class Leadership:
 
     def tick(self) -> None:
         """Beats, lagging members, members that caught up; call it every TICK_S."""
-        if self._closed or self.deposed is not None:
+        if self._closed or self.loss is not None:
             return
         now_s = self._clock()
         if now_s >= self._beat_at_s:
             self._beat_at_s = now_s + BEAT_S
             self._beat(now_s)
         if now_s >= self.leads_until_s:
-            self._depose("neither etcd nor every in-sync member renewed the lease")
+            self._lose("neither etcd nor every in-sync member renewed the lease")
             return
         if self._changing is None:
             self._change_set(now_s)
@@ -242,7 +242,7 @@ class Leadership:
         try:
             await self._transact(members, is_made)
         except (GroupError, OSError) as error:  # a record that is not on our disk is not acted upon
-            self._depose(str(error))
+            self._lose(str(error))
         finally:
             self._changing = None
 
@@ -287,19 +287,19 @@ class Leadership:
     def _ours(self, view: GroupSnapshot) -> GroupState:
         state = view.state
         if state is None:
-            raise Deposed("the group's record is gone from etcd: it was emptied. Restore it")
+            raise LeadershipLost("the group's record is gone from etcd: it was emptied. Restore it")
         if state.epoch != self.epoch or state.leader != Leader(self.me.member, self.me.session):
-            raise Deposed(f"member {state.leader.member} leads epoch {state.epoch}")
+            raise LeadershipLost(f"member {state.leader.member} leads epoch {state.epoch}")
         return state
 
     def seen(self, view: GroupSnapshot) -> None:
-        """What etcd says now; raises nothing, `deposed` tells. A person may have taken a member out of the set."""
+        """What etcd says now; raises nothing, `loss` tells. A person may have taken a member out of the set."""
         try:
             state = self._ours(view)
-        except Deposed as error:
-            self._depose(str(error))
+        except LeadershipLost as error:
+            self._lose(str(error))
             return
-        if state.version > self.state.version and self._changing is None and self.deposed is None:
+        if state.version > self.state.version and self._changing is None and self.loss is None:
             self._begin(frozenset(state.in_sync), is_made=True)
 
     async def hand_over(self, view: GroupSnapshot, member: int) -> None:
@@ -313,7 +313,7 @@ class Leadership:
             if self._clock() > until_s or self._changing is not None:
                 raise GroupError(f"member {member} does not have the whole log: it leads another time")
             await asyncio.sleep(HAND_OVER_S / 100)
-        self._depose(f"member {member} shall lead")
+        self._lose(f"member {member} shall lead")
         await self._registry.change(view, handed_over(state, member, peer))
 
     def _settle(self, state: GroupState) -> None:
@@ -323,10 +323,10 @@ class Leadership:
         self.state = state
         self.count.settle_change(state.in_sync)
 
-    def _depose(self, why: str) -> None:
-        if self.deposed is None and not self._closed:
+    def _lose(self, why: str) -> None:
+        if self.loss is None and not self._closed:
             log.warning("leads no longer epoch=%d reason=%s", self.epoch, why)
-            self.deposed = Deposed(why)
+            self.loss = LeadershipLost(why)
             self.count.close()
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PartSpans:
     """Where the variable parts of each record lie in the buffer."""
 
     body: Spans
@@ -37,7 +37,7 @@ class Parts:
     properties: Spans
 
 
-def find_parts(data: Bytes, rows: NDArray[Any], offsets: OffsetArray) -> Parts:
+def find_parts(data: Bytes, rows: NDArray[Any], offsets: OffsetArray) -> PartSpans:
     """Bodies, topics and properties of the records at `offsets`, whose heads are `rows`; raises BadRecord."""
     ends = offsets + rows["size"]
     bodies = body_at(rows, offsets)
@@ -56,7 +56,7 @@ def find_parts(data: Bytes, rows: NDArray[Any], offsets: OffsetArray) -> Parts:
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         raise BadRecord(at=int(offsets[at]), reason="topic and properties do not fill the record")
-    return Parts(Spans(bodies, body_ends), Spans(topics, topic_ends), Spans(properties, ends))
+    return PartSpans(Spans(bodies, body_ends), Spans(topics, topic_ends), Spans(properties, ends))
 
 
 def gather(data: Bytes, spans: Spans) -> TextColumn:

@@ -22,7 +22,7 @@ cdef inline double monotonic_s() noexcept:
 cdef object last_error()
 
 
-cdef class Polled:
+cdef class PolledSocket:
     cdef int serve(self, uint32_t events) except -1
     cdef bint has_to_wait(self) except -1
     cdef int wait_for_turn(self) except -1
@@ -41,7 +41,7 @@ cdef class SocketPoller:
     cdef object _ended  # those that are lost, and why; they are ended a few at a time: thousands may go together
     cdef object _fair_queue  # where they wait; None until one had to
 
-    cdef int add(self, Polled polled, int fd, uint32_t events) except -1
-    cdef int change(self, Polled polled, int fd, uint32_t events) except -1
-    cdef int remove(self, Polled polled, int fd, object error) except -1
+    cdef int add(self, PolledSocket polled, int fd, uint32_t events) except -1
+    cdef int change(self, PolledSocket polled, int fd, uint32_t events) except -1
+    cdef int remove(self, PolledSocket polled, int fd, object error) except -1
     cdef int end_reads(self) except -1

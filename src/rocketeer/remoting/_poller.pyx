@@ -38,7 +38,7 @@ cdef object last_error():
     return OSError(errno, os.strerror(errno))
 
 
-cdef class Polled:
+cdef class PolledSocket:
     """What a poller serves: `_stream.Stream`."""
 
     cdef int serve(self, uint32_t events) except -1:
@@ -101,7 +101,7 @@ cdef class SocketPoller:
         else:
             self.loop.call_soon(callback)
 
-    cdef int add(self, Polled polled, int fd, uint32_t events) except -1:
+    cdef int add(self, PolledSocket polled, int fd, uint32_t events) except -1:
         """Serve it when these happen, from now on."""
         cdef epoll_event event
         self._polled.add(polled)
@@ -112,7 +112,7 @@ cdef class SocketPoller:
             raise last_error()
         return 0
 
-    cdef int change(self, Polled polled, int fd, uint32_t events) except -1:
+    cdef int change(self, PolledSocket polled, int fd, uint32_t events) except -1:
         cdef epoll_event event
         if self._epoll < 0:
             return 0
@@ -122,7 +122,7 @@ cdef class SocketPoller:
             raise last_error()
         return 0
 
-    cdef int remove(self, Polled polled, int fd, object error) except -1:
+    cdef int remove(self, PolledSocket polled, int fd, object error) except -1:
         """Serve it no more; its `end` is called in another turn of the loop."""
         if self._epoll >= 0:
             epoll_ctl(self._epoll, EPOLL_CTL_DEL, fd, NULL)
@@ -133,7 +133,7 @@ cdef class SocketPoller:
 
     def _tell_ends(self):
         cdef double until_s = monotonic_s() + ENDS_S
-        cdef Polled polled
+        cdef PolledSocket polled
         try:
             while self._ended:
                 polled, error = self._ended.popleft()
@@ -157,7 +157,7 @@ cdef class SocketPoller:
         """Serve the sockets that are ready; those that may take long while others wait are queued for a turn."""
         cdef epoll_event events[EVENTS_MAX]
         cdef int count, i
-        cdef Polled polled
+        cdef PolledSocket polled
         cdef double before_s, now_s
         cdef bint others_wait
         if self._epoll < 0:
@@ -168,7 +168,7 @@ cdef class SocketPoller:
         self.reading = True
         try:
             for i in range(count):
-                polled = <Polled> events[i].data.ptr  # `_polled` keeps it until the next turn at least
+                polled = <PolledSocket> events[i].data.ptr  # `_polled` keeps it until the next turn at least
                 before_s = now_s
                 if (others_wait or now_s - self.now_s > READS_S) and polled.has_to_wait():
                     polled.wait_for_turn()

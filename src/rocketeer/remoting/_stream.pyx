@@ -12,7 +12,7 @@ from libc.string cimport memset
 from posix.time cimport CLOCK_THREAD_CPUTIME_ID
 
 from rocketeer.remoting._poller cimport (
-    EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, READ_BYTES, Polled, SocketPoller, clock_s, last_error, monotonic_s,
+    EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, READ_BYTES, PolledSocket, SocketPoller, clock_s, last_error, monotonic_s,
 )
 
 cdef extern from "<sys/uio.h>" nogil:
@@ -50,7 +50,7 @@ cdef double EXPENSIVE_S = 0.0015  # a read that takes so long to serve was too l
 cdef double CHEAP_S = rule.CHEAP_S
 
 
-cdef class Stream(Polled):
+cdef class Stream(PolledSocket):
     """A transport in the sense of asyncio, for one accepted socket.
 
     | flag | set by | the socket is | until |

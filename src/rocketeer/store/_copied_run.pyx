@@ -49,7 +49,7 @@ cdef class CopiedRun:
     cdef frozenset _claims
     cdef uint64_t _claim_lengths
     cdef dict _known
-    cdef int64_t _filling
+    cdef int64_t _run_number
     cdef list _queues
     cdef CopiedMessage *_copied
     cdef Py_ssize_t _count
@@ -73,7 +73,7 @@ cdef class CopiedRun:
     def clear(self):
         """Empty the run."""
         self._queues = []
-        self._filling += 1
+        self._run_number += 1
         self._count = self._keys.used = 0
 
     def admit(self, str topic not None, int32_t queue_id, QueueTail queue not None):
@@ -94,8 +94,8 @@ cdef class CopiedRun:
         found = self._known.get(key_of(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), queue_id))
         if found is not None:
             known = <QueueInRun> found
-            if known.filling != self._filling:
-                known.filling = self._filling
+            if known.run_number != self._run_number:
+                known.run_number = self._run_number
                 known.place = -1  # none of them is in the run
             known.next_offset = queue_offset + 1
 
@@ -160,8 +160,8 @@ cdef class CopiedRun:
         if found is None:
             return 0
         known = <QueueInRun> found
-        if known.filling != self._filling:
-            known.filling = self._filling
+        if known.run_number != self._run_number:
+            known.run_number = self._run_number
             known.place = -1
             known.next_offset = known.queue.max_offset
         if <int64_t> get64(start + _layout.QUEUE_OFFSET_AT) != known.next_offset:

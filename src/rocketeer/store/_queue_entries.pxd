@@ -19,6 +19,6 @@ cdef class QueueTail:
 cdef class QueueInRun:
     cdef QueueTail queue
     cdef uint32_t key_prefix  # the hash of "topic#", which every key's goes on from
-    cdef int64_t filling  # the last filling of the run with a message for it
-    cdef int32_t place  # among the queues of that filling
+    cdef int64_t run_number  # of the last run with a message for it
+    cdef int32_t place  # among the queues of that run
     cdef int64_t next_offset  # that the next message has

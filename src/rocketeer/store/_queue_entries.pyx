@@ -63,7 +63,7 @@ cdef class QueueInRun:
         assert topic.isascii(), "no other is plain"
         self.queue = queue
         self.key_prefix = key_prefix(topic)
-        self.filling = -1
+        self.run_number = -1
 
 
 def run_bounds(bytes entries not None):

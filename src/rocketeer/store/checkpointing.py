@@ -123,8 +123,8 @@ class Checkpointer:
             self._run(job)
         self._save_all()
 
-    def let_go(self) -> None:
-        """Close the folder's descriptor."""
+    def close_folder(self) -> None:
+        """Close the folder by which the file system is synced."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1

@@ -165,7 +165,7 @@ class CommitLog:
         self._active = None
         self.fd = -1
         for segment in self.segments:
-            segment.let_go()
+            segment.unmap()
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class CommitLog:
             if oldest is self._active or oldest is segment:
                 self._mapped.append(oldest)
             else:
-                oldest.let_go()
+                oldest.unmap()
 
     def segment_of(self, offset: LogOffset) -> Segment | None:
         """The segment that holds `offset`, which may be beyond the end of the records."""
@@ -359,6 +359,6 @@ class CommitLog:
         return segment.path
 
     def _drop(self, segment: Segment) -> None:
-        segment.let_go()
+        segment.unmap()
         if segment in self._mapped:
             self._mapped.remove(segment)

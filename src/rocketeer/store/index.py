@@ -250,7 +250,7 @@ class Index:
         """For a thread: slots to write, then paths to sync. What the last call gave is written, or `write_again`."""
         for file in self._full:
             if not file.is_changed:
-                file.let_go()
+                file.unmap()
         self._full = [file for file in self._full if file.is_changed]
         changed = [slots for file in self._files if (slots := file.take_changed_slots()) is not None]
         paths = sorted(self._unsynced)
@@ -355,7 +355,7 @@ class Index:
             log.info("index file mended path=%s dropped_entries=%d", path, dropped)
             self._unsynced.add(path)
         if file.is_empty:
-            file.let_go()
+            file.unmap()
             if safe_offset is None or clean or head.next_entry <= 1:
                 return "holds no entry"
             os.unlink(path)  # all it had came after the checkpoint: that is made again anyway
@@ -376,7 +376,7 @@ class Index:
             self._unsynced.add(last.path)
             if not last.is_empty:
                 break
-            last.let_go()
+            last.unmap()
             os.unlink(last.path)
             self._files.pop()
         self._full = [file for file in self._full if file in self._files]
@@ -390,7 +390,7 @@ class Index:
         """
         gone = 0
         while gone < len(self._files) - 1 and self._files[gone].header.end_offset < log_min:
-            self._files[gone].let_go()
+            self._files[gone].unmap()
             gone += 1
         paths = [file.path for file in self._files[:gone]]
         del self._files[:gone]
@@ -400,7 +400,7 @@ class Index:
 
     def remove(self) -> None:
         """Delete everything, to be filled again from the log."""
-        self.let_go()
+        self.unmap_files()
         for name in self._names():
             os.unlink(os.path.join(self._folder, name))
         self._files.clear()
@@ -415,14 +415,14 @@ class Index:
         """Write all slots and unmap the files. Whoever wants the waiting messages in them flushes first."""
         for file in self._files:
             file.close()
-        self.let_go()
+        self.unmap_files()
 
-    def let_go(self) -> None:
+    def unmap_files(self) -> None:
         """Unmap all files, and forget what was not written to them."""
         self._next_file.discard()
         self._full.clear()
         for file in self._files:
-            file.let_go()
+            file.unmap()
 
     def _names(self) -> list[str]:
         try:

@@ -240,9 +240,9 @@ class IndexFile:
         changed = self.take_changed_slots()
         if changed is not None:
             changed.write()
-        self.let_go()
+        self.unmap()
 
-    def let_go(self) -> None:
+    def unmap(self) -> None:
         """Unmap and forget what was not written: the file is to be deleted, or mended at the next start."""
         self._changed[:] = 0
         self._slots = np.empty(0, SLOT)

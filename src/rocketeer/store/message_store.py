@@ -252,7 +252,7 @@ class MessageStore:
         self._flusher.sync_from(synced_below, checkpoint.physic_ms)
         self._checkpointer.start()
         if self._sync_failure.error is not None:
-            self._checkpointer.let_go()
+            self._checkpointer.close_folder()
             self._worker.close()
             raise StoreError(f"the disk does not take what is written to it: {self._sync_failure.error}")
         self.log.start()
@@ -278,9 +278,9 @@ class MessageStore:
             # The abort file stays: the next start makes from the log what could not be written.
             log.error("store not closed cleanly error=%s", error)
         self._worker.close()
-        self._checkpointer.let_go()
+        self._checkpointer.close_folder()
         if self.index is not None:
-            self.index.let_go()
+            self.index.unmap_files()
         self.queue_table.files.close()
         self.log.close()
         self._lock.release()
@@ -299,7 +299,7 @@ class MessageStore:
     def _delete_folders(self) -> None:
         """Empty removed queues and delete the folders of deleted topics in the worker."""
         queues = self.queue_table
-        queues.let_go()
+        queues.empty_removed()
         if queues.folders_to_delete:
             folders, queues.folders_to_delete = queues.folders_to_delete, []
             self._worker.submit("deleting the queues of a topic", lambda: delete_folders(folders))

@@ -22,8 +22,8 @@ from rocketeer.store.queue_entry import ENTRY_BYTES, rounded_file_bytes
 log = logging.getLogger(__name__)
 
 
-LET_GO = 512
-"""Queues of topics that are gone that one step lets go of."""
+EMPTIED_AT_ONCE = 512
+"""Removed queues that one step empties."""
 DELETED = "deleted"
 """The folder beside the queues where those of a topic that is gone wait until they are deleted."""
 
@@ -215,12 +215,12 @@ class QueueTable:
             self.files.note_change(str(folder))
             self._move_to_deleted(folder / topic)
         self._removed.extend(queues)
-        self.let_go()
+        self.empty_removed()
         return len(queues)
 
-    def let_go(self) -> None:
+    def empty_removed(self) -> None:
         """Empty some of the removed queues, for readers that still hold them."""
-        for _ in range(min(LET_GO, len(self._removed))):
+        for _ in range(min(EMPTIED_AT_ONCE, len(self._removed))):
             self._removed.popleft().forget()
 
     def _move_to_deleted(self, folder: Path) -> None:

@@ -86,7 +86,7 @@ class Segment:
                 os.ftruncate(segment._fd, size)
                 segment.map_in()
             except OSError:
-                segment.let_go()
+                segment.unmap()
                 path.unlink()
                 raise
         except OSError as error:
@@ -115,8 +115,8 @@ class Segment:
                 os.close(self._fd)
                 self._fd = -1
 
-    def let_go(self) -> None:
-        """Give back mapping and descriptor; they return on demand. Views in flight keep what they need."""
+    def unmap(self) -> None:
+        """Unmap the file and close its descriptor; both return on demand. Views in flight keep what they need."""
         self.seal()
         self.view = self.map = None
 

@@ -67,7 +67,7 @@ class Preparer:
         self._prefault.close()
         while self._next:
             segment = self._next.pop()  # the last one first: a crash now leaves no gap
-            segment.let_go()
+            segment.unmap()
             segment.path.unlink(missing_ok=True)
 
     def look_ahead(self, segment: Segment, position: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketeer.admin.context import AdminContext
-from rocketeer.admin.plans.asking import TRIES_MAX, Reachable, each_broker, on_each_broker
+from rocketeer.admin.plans.asking import TRIES_MAX, CircuitBreaker, each_broker, on_each_broker
 from rocketeer.admin.plans.nameservers import kv_of_each, put_kv_anywhere
 from rocketeer.admin.results import ClusterBroker
 from rocketeer.client.core.nameservers import NameServers
@@ -21,9 +21,9 @@ def context() -> AdminContext:
     return AdminContext(NameServers(["10.0.0.9:9876"]), RouteCache(), SystemClock(), 1.0)
 
 
-def asked(reach: Reachable, error: RemotingError | None) -> bool:
+def asked(circuit: CircuitBreaker, error: RemotingError | None) -> bool:
     """Ask once; whether a call was made. With `error` it fails, else it is answered."""
-    plan = reach.ask(A, 28)
+    plan = circuit.ask(A, 28)
     try:
         call = next(plan)
     except RemotingError:
@@ -35,22 +35,22 @@ def asked(reach: Reachable, error: RemotingError | None) -> bool:
 
 
 def test_a_broker_without_a_connection_is_asked_once() -> None:
-    reach = Reachable(context())
-    assert [asked(reach, ConnectFailed(A.address, "refused")) for _ in range(3)] == [True, False, False]
-    (failure,) = reach.failures
+    circuit = CircuitBreaker(context())
+    assert [asked(circuit, ConnectFailed(A.address, "refused")) for _ in range(3)] == [True, False, False]
+    (failure,) = circuit.failures
     assert failure.who == "broker-a (10.0.0.1:10911)"
 
 
 def test_a_late_broker_has_some_tries() -> None:
-    reach = Reachable(context())
+    circuit = CircuitBreaker(context())
     late = CallTimeout(A.address, 28, 1.0)
-    assert [asked(reach, late) for _ in range(TRIES_MAX + 2)] == [True] * TRIES_MAX + [False] * 2
+    assert [asked(circuit, late) for _ in range(TRIES_MAX + 2)] == [True] * TRIES_MAX + [False] * 2
 
 
 def test_who_answers_is_never_given_up() -> None:
-    reach = Reachable(context())
-    assert all(asked(reach, None) for _ in range(10))
-    assert reach.failures == ()
+    circuit = CircuitBreaker(context())
+    assert all(asked(circuit, None) for _ in range(10))
+    assert circuit.failures == ()
 
 
 def outcome(plan: Plan[object], *results: object) -> object:

@@ -11,8 +11,10 @@ from rocketeer.client.aio.drivers import AsyncDriver
 from rocketeer.client.aio.offset_keeper import OffsetKeeper
 from rocketeer.client.aio.pull_offset_commits import PULL_COMMIT_S, PullOffsetCommits
 from rocketeer.client.core.config import ConsumerConfig
+from rocketeer.client.core.nameservers import NameServers
 from rocketeer.client.core.process_queue import ProcessQueue
-from rocketeer.client.plans.brokers import cluster_of
+from rocketeer.client.core.routes import RouteCache
+from rocketeer.client.plans.brokers import ClusterRoutes
 from rocketeer.model.offsets import QueueOffset
 from rocketeer.model.queue import MessageQueue
 from rocketeer.remoting.client import RemotingClient
@@ -23,6 +25,10 @@ BATCH = 32
 
 def queue(number: int, topic: str = "T", broker: str = "b") -> MessageQueue:
     return MessageQueue(topic, broker, number)
+
+
+def empty_cluster() -> ClusterRoutes:
+    return ClusterRoutes(RouteCache(), NameServers(()), 3.0)
 
 
 def test_of_a_queue_one_offset_is_under_way_at_a_time() -> None:
@@ -76,7 +82,7 @@ async def test_whoever_waits_is_not_overtaken() -> None:
 
 async def teller(clock: ManualClock) -> tuple[PullOffsetCommits, OffsetKeeper]:
     driver = AsyncDriver(RemotingClient())
-    keeper = OffsetKeeper(driver, cluster_of("127.0.0.1:1", 3.0), ConsumerConfig("G"), now_ms=0)
+    keeper = OffsetKeeper(driver, empty_cluster(), ConsumerConfig("G"), now_ms=0)
     return PullOffsetCommits(keeper, pull_batch=BATCH, now_s=clock.monotonic_s), keeper
 
 
@@ -162,7 +168,7 @@ async def test_offsets_of_a_store_that_was_cancelled_do_not_land_behind_newer_on
     own = SlowStore()
     driver = AsyncDriver(RemotingClient())
     config = ConsumerConfig("G", offset_store=own)
-    keeper = OffsetKeeper(driver, cluster_of("127.0.0.1:1", 3.0), config, now_ms=0)
+    keeper = OffsetKeeper(driver, empty_cluster(), config, now_ms=0)
     keeper.table.update(queue(0), 100)
     periodic = asyncio.create_task(keeper.store())
     await asyncio.to_thread(own.begun.wait, 60)

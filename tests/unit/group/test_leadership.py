@@ -122,7 +122,7 @@ async def test_a_leader_falls_when_its_lease_is_over_and_whoever_waits_hears_tha
     clock.now_s += LEASE_S  # no look at any other clock: it may have slept meanwhile
     assert not leadership.is_valid
     leadership.tick()
-    assert "neither etcd nor every in-sync member" in str(leadership.deposed)
+    assert "neither etcd nor every in-sync member" in str(leadership.loss)
     assert outcomes == [ConfirmOutcome.UNKNOWN]
 
 
@@ -136,10 +136,10 @@ async def test_while_etcd_is_away_the_promises_of_all_in_sync_members_keep_the_l
     for link in links:
         link.promised_until_s = clock.now_s + 1
     leadership.tick()
-    assert leadership.deposed is None
+    assert leadership.loss is None
     links[1].promised_until_s = clock.now_s - 0.001
     leadership.tick()
-    assert leadership.deposed is not None
+    assert leadership.loss is not None
 
 
 def is_changing(leadership: Leadership) -> bool:
@@ -160,7 +160,7 @@ async def test_a_transaction_without_an_answer_is_read_again_and_holds_if_it_was
     async with asyncio.timeout(20):
         while is_changing(leadership):  # noqa: ASYNC110 its own task changes it
             await asyncio.sleep(0.01)
-    assert leadership.deposed is None
+    assert leadership.loss is None
     assert leadership.count.in_sync == {1, 2}
     assert record.reads == 2
 
@@ -202,7 +202,7 @@ async def test_a_transaction_without_an_answer_cannot_be_made_after_the_record_w
     async with asyncio.timeout(20):
         while is_changing(leadership):  # noqa: ASYNC110 its own task changes it
             await asyncio.sleep(0.01)
-    assert leadership.deposed is None
+    assert leadership.loss is None
     assert leadership.count.in_sync == {1, 2}
     assert not record.arrive(), "the record is another one by now"
     assert record.state is not None
@@ -214,7 +214,7 @@ async def test_a_leader_whose_record_names_another_one_falls() -> None:
     leadership = leader_of(1, 2)
     other = GroupState("g", 2, 2, Leader(2, "s2"), {2: "store2"})
     leadership.seen(GroupSnapshot("etcd", 1, other, 2, {}))
-    assert "member 2 leads epoch 2" in str(leadership.deposed)
+    assert "member 2 leads epoch 2" in str(leadership.loss)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_pages_can_be_populated_and_holes_are_seen(tmp_path: Path) -> None:
     assert made.used_until(0) == 70_004
     assert made.zero_from(70_001) == 3
     assert made.used_until(0) == 70_001
-    made.let_go()
+    made.unmap()
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

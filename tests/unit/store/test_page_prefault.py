@@ -74,7 +74,7 @@ def test_what_is_allocated_comes_into_memory(tmp_path: Path, toucher: PagePrefau
     toucher.request(segment)
     until(lambda: in_memory(segment, SIZE))
     until(lambda: descriptors(segment.path) == own)
-    segment.let_go()
+    segment.unmap()
 
 
 def test_nothing_is_ordered_twice(tmp_path: Path, toucher: PagePrefault) -> None:
@@ -87,8 +87,8 @@ def test_nothing_is_ordered_twice(tmp_path: Path, toucher: PagePrefault) -> None
     second.reserved = 0  # nothing new: no order, whatever it says
     toucher.request(second)
     assert toucher._told == 2 * SIZE
-    first.let_go()
-    second.let_go()
+    first.unmap()
+    second.unmap()
 
 
 def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(
@@ -98,7 +98,7 @@ def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(
     segment.path.unlink()
     toucher.request(segment)
     assert toucher._told == 0
-    segment.let_go()
+    segment.unmap()
 
     another = new_segment(tmp_path, SIZE)
     read_end, write_end = os.pipe2(os.O_NONBLOCK)
@@ -112,7 +112,7 @@ def test_a_file_that_is_gone_and_a_pipe_that_is_full_cost_nothing(
     toucher._pipe = thread
     os.close(read_end)
     os.close(write_end)
-    another.let_go()
+    another.unmap()
 
 
 def test_it_ends_in_the_middle_of_its_work(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_it_ends_in_the_middle_of_its_work(tmp_path: Path) -> None:
     toucher.close()
     until(lambda: [descriptors(segment.path) for segment in segments] == own)
     for segment in segments:
-        segment.let_go()
+        segment.unmap()
 
 
 def test_the_more_is_written_the_further_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def mend(store: MessageStore, chance: random.Random) -> None:
 def remove(store: MessageStore, chance: random.Random) -> None:
     store.delete_topic(any_topic(chance))
     if chance.randrange(2):
-        store.queue_table.let_go()
+        store.queue_table.empty_removed()
 
 
 def expire(store: MessageStore, chance: random.Random) -> None:
@@ -206,7 +206,7 @@ def test_a_topic_with_all_queues_that_it_may_have_goes_in_a_short_step(tmp_path:
         took_s.append(time.thread_time() - began_s)
         assert store.queue_table.offsets_sum() == added_up(store.queue_table)
         while store.queue_table._removed:
-            store.queue_table.let_go()
+            store.queue_table.empty_removed()
     assert min(took_s) < 6 * min(pops_s)
     assert store.queue_table.offsets_sum() == added_up(store.queue_table) == 2
     store.close()

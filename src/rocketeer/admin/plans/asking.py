@@ -121,7 +121,7 @@ def in_parallel(plans: Sequence[Plan[T]]) -> Plan[list[T | RocketeerError]]:
     return outcomes
 
 
-class Reachable:
+class CircuitBreaker:
     """Asks many things of a few brokers: one that cannot be reached is not tried a thousand times.
 
     Without a connection it is given up at once; one that is only late has TRIES_MAX tries.

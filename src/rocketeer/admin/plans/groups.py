@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import (
-    Reachable,
+    CircuitBreaker,
     ask_broker,
     each_broker,
     in_parallel,
@@ -118,18 +118,18 @@ def group_connections(
 ) -> Plan[GroupConnections]:
     """Who is connected in a consumer group and what it subscribes to; raises BrokerRefused when nobody is."""
     brokers = (ClusterBroker("", "", 0, broker),) if broker else (yield from brokers_of_group(context, group))
-    return (yield from connections_at(Reachable(context), group, brokers))
+    return (yield from connections_at(CircuitBreaker(context), group, brokers))
 
 
 def connections_at(
-    reach: Reachable, group: str, brokers: tuple[ClusterBroker, ...]
+    circuit: CircuitBreaker, group: str, brokers: tuple[ClusterBroker, ...]
 ) -> Plan[GroupConnections]:
     """What the first broker knows that knows the group's members: clients tell all of them the same."""
     failure: RocketeerError | None = None
     for each in brokers:
         header = ConsumerGroupHeader(group)
         try:
-            reply = yield from reach.ask(each, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            reply = yield from circuit.ask(each, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         except RocketeerError as error:
             # "Nobody is online" is an answer; that nobody could be asked is none.
             failure = error if failure is None or is_not_online(error) else failure

@@ -7,7 +7,7 @@ from typing import Final
 
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import (
-    Reachable,
+    CircuitBreaker,
     ask_broker,
     in_parallel,
     is_not_online,
@@ -156,9 +156,9 @@ def queue_entries(
 
 def track_message(context: AdminContext, message: ReceivedMessage) -> Plan[tuple[MessageTrack, ...]]:
     """Whether each group of the message's topic has consumed it."""
-    reach = Reachable(context)
-    found = yield from groups_of_topic(context, message.stored_topic, reach)
-    outcomes = yield from in_parallel([_track(context, reach, group, message) for group in found.groups])
+    circuit = CircuitBreaker(context)
+    found = yield from groups_of_topic(context, message.stored_topic, circuit)
+    outcomes = yield from in_parallel([_track(context, circuit, group, message) for group in found.groups])
     return tuple(
         MessageTrack(group, TrackState.UNKNOWN, str(each)) if isinstance(each, RocketeerError) else each
         for group, each in zip(found.groups, outcomes, strict=True)
@@ -166,11 +166,11 @@ def track_message(context: AdminContext, message: ReceivedMessage) -> Plan[tuple
 
 
 def _track(
-    context: AdminContext, reach: Reachable, group: str, message: ReceivedMessage
+    context: AdminContext, circuit: CircuitBreaker, group: str, message: ReceivedMessage
 ) -> Plan[MessageTrack]:
     try:
         brokers = yield from brokers_of_group(context, group)
-        members = yield from connections_at(reach, group, brokers)
+        members = yield from connections_at(circuit, group, brokers)
     except BrokerRefused as error:
         state = TrackState.NOT_ONLINE if is_not_online(error) else TrackState.UNKNOWN
         return MessageTrack(group, state, f"CODE:{error.code} DESC:{error.remark}")
@@ -180,7 +180,7 @@ def _track(
         return MessageTrack(group, TrackState.PULL)
     if members.message_model == MessageModel.BROADCASTING:
         return MessageTrack(group, TrackState.CONSUME_BROADCASTING)
-    progress = yield from progress_at(reach, group, brokers, message.stored_topic)
+    progress = yield from progress_at(circuit, group, brokers, message.stored_topic)
     place = next(
         (
             state.consumer_offset

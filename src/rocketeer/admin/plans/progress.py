@@ -2,7 +2,7 @@
 
 from rocketeer.admin.context import AdminContext
 from rocketeer.admin.plans.asking import (
-    Reachable,
+    CircuitBreaker,
     ask_broker,
     each_broker,
     in_parallel,
@@ -26,18 +26,18 @@ from rocketeer.protocol.headers.topics import GetConsumeStatsHeader, QueryConsum
 def group_progress(context: AdminContext, group: str, topic: str | None = None) -> Plan[GroupProgress]:
     """How far a group is in every queue (of one topic), and who is connected."""
     brokers = yield from brokers_of_group(context, group)
-    reach = Reachable(context)
-    found = yield from some_brokers(brokers, lambda each: _stats_at(reach, group, each, topic))
-    return (yield from _with_members(reach, group, brokers, list(found.answers.values()), found.failures))
+    circuit = CircuitBreaker(context)
+    found = yield from some_brokers(brokers, lambda each: _stats_at(circuit, group, each, topic))
+    return (yield from _with_members(circuit, group, brokers, list(found.answers.values()), found.failures))
 
 
 def groups(context: AdminContext) -> Plan[tuple[GroupSummary, ...]]:
     """Every group that has a retry topic, in one line each: all that ever had a member that consumes."""
     names = yield from topics(context)
     known = yield from cluster_map(context)
-    reach = Reachable(context)
+    circuit = CircuitBreaker(context)
     found = [name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX)]
-    outcomes = yield from in_parallel([_summary(reach, group, known.masters()) for group in found])
+    outcomes = yield from in_parallel([_summary(circuit, group, known.masters()) for group in found])
     return tuple(
         GroupSummary(group, None, failures=(NotAnswered(f"group {group}", outcome),))
         if isinstance(outcome, RocketeerError)
@@ -46,8 +46,8 @@ def groups(context: AdminContext) -> Plan[tuple[GroupSummary, ...]]:
     )
 
 
-def _summary(reach: Reachable, group: str, brokers: tuple[ClusterBroker, ...]) -> Plan[GroupSummary]:
-    progress = yield from progress_at(reach, group, brokers, None)
+def _summary(circuit: CircuitBreaker, group: str, brokers: tuple[ClusterBroker, ...]) -> Plan[GroupSummary]:
+    progress = yield from progress_at(circuit, group, brokers, None)
     stats, members = progress.stats, progress.connections
     whole = not progress.failures
     return GroupSummary(
@@ -63,27 +63,29 @@ def _summary(reach: Reachable, group: str, brokers: tuple[ClusterBroker, ...]) -
 
 
 def progress_at(
-    reach: Reachable, group: str, brokers: tuple[ClusterBroker, ...], topic: str | None
+    circuit: CircuitBreaker, group: str, brokers: tuple[ClusterBroker, ...], topic: str | None
 ) -> Plan[GroupProgress]:
     """A group's progress on these brokers, one after the other; who does not answer is named."""
     parts: list[ConsumeStats] = []
     failures: list[NotAnswered] = []
     for each in brokers:
         try:
-            parts.append((yield from _stats_at(reach, group, each, topic)))
+            parts.append((yield from _stats_at(circuit, group, each, topic)))
         except RocketeerError as error:
             failures.append(NotAnswered(str(each), error))
-    return (yield from _with_members(reach, group, brokers, parts, tuple(failures)))
+    return (yield from _with_members(circuit, group, brokers, parts, tuple(failures)))
 
 
-def _stats_at(reach: Reachable, group: str, broker: ClusterBroker, topic: str | None) -> Plan[ConsumeStats]:
+def _stats_at(
+    circuit: CircuitBreaker, group: str, broker: ClusterBroker, topic: str | None
+) -> Plan[ConsumeStats]:
     header = GetConsumeStatsHeader(group, topic)
-    reply = yield from reach.ask(broker, RequestCode.GET_CONSUME_STATS, header)
+    reply = yield from circuit.ask(broker, RequestCode.GET_CONSUME_STATS, header)
     return decode_consume_stats(reply.body)
 
 
 def _with_members(
-    reach: Reachable,
+    circuit: CircuitBreaker,
     group: str,
     brokers: tuple[ClusterBroker, ...],
     parts: list[ConsumeStats],
@@ -91,7 +93,7 @@ def _with_members(
 ) -> Plan[GroupProgress]:
     connections: GroupConnections | None = None
     try:
-        connections = yield from connections_at(reach, group, brokers)
+        connections = yield from connections_at(circuit, group, brokers)
     except RocketeerError as error:
         if not is_not_online(error) and not failures:
             failures = (NotAnswered(f"group {group}", error),)

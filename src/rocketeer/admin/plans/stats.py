@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rocketeer.admin.context import AdminContext
-from rocketeer.admin.plans.asking import Reachable, in_parallel, route_brokers, topic_route
+from rocketeer.admin.plans.asking import CircuitBreaker, in_parallel, route_brokers, topic_route
 from rocketeer.admin.plans.progress import progress_at
 from rocketeer.admin.plans.topics import groups_of_topic, is_user_topic, topic_configs, topics
 from rocketeer.admin.results import ClusterBroker, NotAnswered, TopicActivity
@@ -22,9 +22,9 @@ from rocketeer.protocol.headers.admin import ViewBrokerStatsHeader
 def activity(context: AdminContext, topic: str | None = None) -> Plan[tuple[TopicActivity, ...]]:
     """Every topic (or one) with each of its groups: rates, sums of 24 hours, lag; no retries and dead letters."""
     names = (topic,) if topic is not None else (yield from topics(context))
-    reach = Reachable(context)
+    circuit = CircuitBreaker(context)
     wanted = [name for name in names if topic is not None or not name.startswith(("%RETRY%", "%DLQ%"))]
-    outcomes = yield from in_parallel([_topic_activity(context, reach, name) for name in wanted])
+    outcomes = yield from in_parallel([_topic_activity(context, circuit, name) for name in wanted])
     lines: list[TopicActivity] = []
     for name, found in zip(wanted, outcomes, strict=True):
         if isinstance(found, RocketeerError):
@@ -44,8 +44,8 @@ def topic_rates(context: AdminContext) -> Plan[Mapping[str, float | None]]:
         for name in table:
             if is_user_topic(name):
                 brokers.setdefault(name, []).append(broker)
-    reach = Reachable(context)
-    plans = [_sum(reach, having, TOPIC_PUT_NUMS, name) for name, having in brokers.items()]
+    circuit = CircuitBreaker(context)
+    plans = [_sum(circuit, having, TOPIC_PUT_NUMS, name) for name, having in brokers.items()]
     outcomes = yield from in_parallel(plans)
     return {
         name: None if isinstance(found, RocketeerError) or found[0] is None else found[0][0]
@@ -53,20 +53,20 @@ def topic_rates(context: AdminContext) -> Plan[Mapping[str, float | None]]:
     }
 
 
-def _topic_activity(context: AdminContext, reach: Reachable, topic: str) -> Plan[list[TopicActivity]]:
+def _topic_activity(context: AdminContext, circuit: CircuitBreaker, topic: str) -> Plan[list[TopicActivity]]:
     route = yield from topic_route(context, topic)
     brokers = route_brokers(route)
-    put, failures = yield from _sum(reach, brokers, TOPIC_PUT_NUMS, topic)
+    put, failures = yield from _sum(circuit, brokers, TOPIC_PUT_NUMS, topic)
     in_tps, in_24h = (None, None) if put is None else put
-    found = yield from groups_of_topic(context, topic, reach)
+    found = yield from groups_of_topic(context, topic, circuit)
     if not found.groups:
         lag = None if found.failures else 0
         return [TopicActivity(topic, None, lag, in_tps, None, in_24h, None, failures or found.failures)]
     lines: list[TopicActivity] = []
     for group in found.groups:
-        got, missing = yield from _sum(reach, brokers, GROUP_GET_NUMS, f"{topic}@{group}")
+        got, missing = yield from _sum(circuit, brokers, GROUP_GET_NUMS, f"{topic}@{group}")
         out_tps, out_24h = (None, None) if got is None else got
-        progress = yield from progress_at(reach, group, brokers, topic)
+        progress = yield from progress_at(circuit, group, brokers, topic)
         lag = None if progress.failures else progress.lag
         said = failures or missing or progress.failures or found.failures
         lines.append(TopicActivity(topic, group, lag, in_tps, out_tps, in_24h, out_24h, said))
@@ -74,14 +74,14 @@ def _topic_activity(context: AdminContext, reach: Reachable, topic: str) -> Plan
 
 
 def _sum(
-    reach: Reachable, brokers: Sequence[ClusterBroker], name: str, key: str
+    circuit: CircuitBreaker, brokers: Sequence[ClusterBroker], name: str, key: str
 ) -> Plan[tuple[tuple[float, int] | None, tuple[NotAnswered, ...]]]:
     """(messages a second, in 24 hours) over the brokers; None when one of them did not say."""
     tps, total = 0.0, 0
     failures: list[NotAnswered] = []
     for broker in brokers:
         try:
-            stats = yield from _stats(reach, broker, name, key)
+            stats = yield from _stats(circuit, broker, name, key)
         except RocketeerError as error:
             failures.append(NotAnswered(str(broker), error))
             continue
@@ -91,11 +91,11 @@ def _sum(
     return (None if failures else (tps, total)), tuple(failures)
 
 
-def _stats(reach: Reachable, broker: ClusterBroker, name: str, key: str) -> Plan[BrokerStats | None]:
+def _stats(circuit: CircuitBreaker, broker: ClusterBroker, name: str, key: str) -> Plan[BrokerStats | None]:
     """None when the broker has never counted anything there."""
     header = ViewBrokerStatsHeader(name, key)
     try:
-        reply = yield from reach.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header)
+        reply = yield from circuit.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header)
     except BrokerRefused as error:
         if error.code == ResponseCode.SYSTEM_ERROR and "not exist" in error.remark:
             return None

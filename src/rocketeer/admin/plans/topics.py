@@ -106,17 +106,17 @@ def topic_configs(
 
 def topic_groups(context: AdminContext, topic: str) -> Plan[TopicGroups]:
     """The consumer groups that have read the topic, on any of its brokers."""
-    reach = asking.Reachable(context)
-    found = yield from groups_of_topic(context, topic, reach)
-    return dataclasses.replace(found, failures=reach.failures)
+    circuit = asking.CircuitBreaker(context)
+    found = yield from groups_of_topic(context, topic, circuit)
+    return dataclasses.replace(found, failures=circuit.failures)
 
 
 def all_topic_groups(context: AdminContext) -> Plan[tuple[TopicGroups, ...]]:
     """Every topic with its clusters and consumer groups; retry and dead-letter topics are left out."""
     names = yield from topics(context)
-    reach = asking.Reachable(context)
+    circuit = asking.CircuitBreaker(context)
     wanted = [name for name in names if not name.startswith(("%RETRY%", "%DLQ%"))]
-    outcomes = yield from asking.in_parallel([groups_of_topic(context, name, reach) for name in wanted])
+    outcomes = yield from asking.in_parallel([groups_of_topic(context, name, circuit) for name in wanted])
     return tuple(
         TopicGroups(name, (), (), (NotAnswered(f"topic {name}", found),))
         if isinstance(found, RocketeerError)
@@ -125,7 +125,7 @@ def all_topic_groups(context: AdminContext) -> Plan[tuple[TopicGroups, ...]]:
     )
 
 
-def groups_of_topic(context: AdminContext, topic: str, reach: asking.Reachable) -> Plan[TopicGroups]:
+def groups_of_topic(context: AdminContext, topic: str, circuit: asking.CircuitBreaker) -> Plan[TopicGroups]:
     """As `topic_groups`; a broker that was lost before is not asked again."""
     route = yield from asking.topic_route(context, topic)
     groups: set[str] = set()
@@ -133,7 +133,7 @@ def groups_of_topic(context: AdminContext, topic: str, reach: asking.Reachable) 
     for broker in route_brokers(route):
         header = TopicHeader(topic)
         try:
-            reply = yield from reach.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            reply = yield from circuit.ask(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         except RocketeerError as error:
             failures.append(NotAnswered(str(broker), error))
             continue

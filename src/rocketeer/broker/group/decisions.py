@@ -172,8 +172,8 @@ class MemberDecisions:
             return
         if self._me.renew():
             await self._registry.register(self._me.now.member, self._live_member(), self._group.lease_s)
-        is_deposed = running.leadership is not None and running.leadership.deposed is not None
-        if is_deposed or self._cut_at is not None:
+        lost_lead = running.leadership is not None and running.leadership.loss is not None
+        if lost_lead or self._cut_at is not None:
             await self._become_follower()
         view = await self._registry.read()
         self._status.seen(view)
@@ -252,7 +252,7 @@ class MemberDecisions:
     async def _switch(self, view: GroupSnapshot) -> None:
         """A person wants another leader: sends are refused from here on, and answered by the next one."""
         leader, leadership, wanted = self._running.leader, self._running.leadership, view.wanted
-        if wanted is None or leader is None or leadership is None or leadership.deposed is not None:
+        if wanted is None or leader is None or leadership is None or leadership.loss is not None:
             return
         await self._registry.forget_request("switch")
         if wanted == self._me.now.member:

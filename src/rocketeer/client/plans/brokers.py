@@ -8,7 +8,7 @@ from rocketeer.client.plans.effects import Plan
 from rocketeer.client.plans.routes import find_route
 from rocketeer.errors import NoBroker
 from rocketeer.model.queue import MessageQueue
-from rocketeer.model.route import MASTER_ID, BrokerData, Route
+from rocketeer.model.route import MASTER_ID
 from rocketeer.protocol.headers.base import Header, encode_header
 
 
@@ -18,13 +18,6 @@ class ClusterRoutes(NamedTuple):
     routes: RouteCache
     nameservers: NameServers
     timeout_s: float
-
-
-def cluster_of(address: str, timeout_s: float) -> ClusterRoutes:
-    """A cluster of which one broker's address is all that is known; the address is its name, too."""
-    routes = RouteCache()
-    routes.put("", Route(brokers=(BrokerData("", address, {MASTER_ID: address}),)))
-    return ClusterRoutes(routes, NameServers(()), timeout_s)
 
 
 def broker_of(queue: MessageQueue, cluster: ClusterRoutes, broker_id: int = MASTER_ID) -> Plan[BrokerAddress]:

@@ -11,7 +11,7 @@ from rocketeer.console.errors import BadField, Refused
 from rocketeer.console.i18n import TranslatableText, text
 from rocketeer.console.jobs import Job
 from rocketeer.console.page_request import PageRequest, listing
-from rocketeer.console.pages.message_display import as_object, matches, shown
+from rocketeer.console.pages.message_display import as_object, displayed, matches
 from rocketeer.console.pages.message_list import END_MS, MessageTest, page_of_messages
 from rocketeer.console.registry import Action, ActionResult, Attachment, Download, PageView, Param
 from rocketeer.errors import RocketeerError
@@ -82,7 +82,7 @@ async def letters(request: PageRequest) -> Mapping[str, Any]:
         "topic": PREFIXES[kind] + group,
         "found": [
             {
-                "message": shown(each),
+                "message": displayed(each),
                 "origin": _origin(each),
                 "peek": each.body[:200].decode(errors="replace"),
             }

@@ -15,7 +15,7 @@ HEX_BYTES_MAX: Final = 4096
 
 
 @dataclass(frozen=True)
-class Shown:
+class DisplayedMessage:
     """What is told of a message besides its body."""
 
     topic: str
@@ -34,8 +34,8 @@ class Shown:
     properties: Mapping[str, str]
 
 
-def shown(message: ReceivedMessage) -> Shown:
-    return Shown(
+def displayed(message: ReceivedMessage) -> DisplayedMessage:
+    return DisplayedMessage(
         topic=message.topic,
         id=message.message_id,
         log_id=message.offset_message_id,

@@ -11,7 +11,7 @@ from rocketeer.console.errors import BadField
 from rocketeer.console.fan_out import ask_each
 from rocketeer.console.i18n import text
 from rocketeer.console.page_request import PageRequest
-from rocketeer.console.pages.message_display import as_object, body_forms, shown
+from rocketeer.console.pages.message_display import as_object, body_forms, displayed
 from rocketeer.console.pages.message_list import END_MS, MessagePage, page_of_messages
 from rocketeer.console.registry import Action, ActionResult, Attachment, Download, PageView, Param
 from rocketeer.errors import RocketeerError
@@ -53,7 +53,7 @@ async def messages(request: PageRequest) -> Mapping[str, Any]:
     return {
         "topic": topic,
         "by": by,
-        "found": [shown(message) for message in found],
+        "found": [displayed(message) for message in found],
         "next": page.next,
         "failures": page.failures,
         "is_first": not request.text("after"),
@@ -83,7 +83,7 @@ async def message(request: PageRequest) -> Mapping[str, Any]:
     known, _ = await ask_each(online[:20], admin.group_connections)
     members = [(group, client.client_id) for group, each in known for client in each.connections]
     return {
-        "message": shown(found),
+        "message": displayed(found),
         "stored_topic": found.stored_topic,
         "tracks": [(track, STATES[track.state]) for track in tracks],
         "members": members,

@@ -13,7 +13,7 @@ from rocketeer.console.cluster_view import ClusterView
 from rocketeer.console.fan_out import ask_each
 from rocketeer.console.i18n import TranslatableText, text
 from rocketeer.console.page_request import PageRequest
-from rocketeer.console.pages.message_display import shown
+from rocketeer.console.pages.message_display import displayed
 from rocketeer.console.registry import Action, ActionResult, PageView, Param
 from rocketeer.console.users import UserRole
 from rocketeer.errors import NoRoute
@@ -178,7 +178,7 @@ async def _timed(cluster: ClusterView) -> tuple[list[dict[str, Any]], list[Trans
             if due.isascii() and due.isdigit() and int(due) > now_ms:
                 handle = RecallHandle(topic, queue.broker_name, int(due), message.message_id)
                 rows[topic, message.message_id] = {
-                    "message": shown(message),
+                    "message": displayed(message),
                     "topic": topic,
                     "due_ms": int(due),
                     "handle": handle.encode(),
@@ -256,7 +256,7 @@ def _offsets(body: bytes) -> list[bytes]:
 def _half(message: ReceivedMessage, broker: ClusterBroker) -> dict[str, Any]:
     properties = message.properties
     return {
-        "message": shown(message),
+        "message": displayed(message),
         "for_topic": properties.get(REAL_TOPIC, ""),
         "group": properties.get(PGROUP, ""),
         "checks": properties.get(TRANSACTION_CHECK_TIMES, "0"),

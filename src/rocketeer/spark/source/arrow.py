@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rocketeer.model.offsets import LogOffset
 from rocketeer.record.columns import (
     Bytes,
-    Parts,
+    PartSpans,
     Spans,
     TextColumn,
     find_parts,
@@ -93,7 +93,7 @@ class Records:
         return len(self.rows)
 
     @cached_property
-    def parts(self) -> Parts:
+    def parts(self) -> PartSpans:
         return find_parts(self.data, self.rows, self.offsets)
 
     @cached_property

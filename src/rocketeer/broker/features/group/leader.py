@@ -107,9 +107,9 @@ class LeaderReplication:
         leadership = self._leadership
         assert leadership is not None
         refusal = None
-        if leadership.deposed is not None:
+        if leadership.loss is not None:
             refusal = StoreRefused(
-                StoreRefused.NOT_WRITABLE, f"this member leads no longer: {leadership.deposed}"
+                StoreRefused.NOT_WRITABLE, f"this member leads no longer: {leadership.loss}"
             )
         elif not leadership.count.is_enough:
             refusal = StoreRefused(
@@ -124,7 +124,7 @@ class LeaderReplication:
         if leadership is None:
             return
         leadership.tick()
-        if leadership.deposed is not None:
+        if leadership.loss is not None:
             self._admit()
 
     def _log_grew(self) -> None:

@@ -79,12 +79,12 @@ def command(
         steps.say(f"a cluster starts, in {home}")
         nameserver = stack.enter_context(shop_cluster(home))
         shop = Shop(nameserver)
-        filling = _Filling(shop, orders)
-        filling.start()
+        first_orders = _FirstOrders(shop, orders)
+        first_orders.start()
         steps.say(f"name server {nameserver}; the shop fills it while Spark starts")
         with run.spark("demo") as spark:
             spark.conf.set("spark.sql.shuffle.partitions", "2")
-            filling.finish()
+            first_orders.finish()
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in shop.sent.items())
             steps.say(f"sent: {kinds}")
             show_totals(spark, shop, home, live_s, steps)
@@ -119,7 +119,7 @@ def show_delta(lake: Path, steps: DemoLog) -> None:
         print(f"          {topic:<24}{messages:>9,}  since {first:%H:%M:%S}", flush=True)
 
 
-class _Filling(threading.Thread):
+class _FirstOrders(threading.Thread):
     """The shop's first orders, sent while the JVM starts."""
 
     def __init__(self, shop: Shop, orders: int) -> None:
