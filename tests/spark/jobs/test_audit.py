@@ -165,11 +165,13 @@ def test_a_living_broker_and_its_lake_agree(filled: Cluster, spark: SparkSession
 def test_nothing_is_wrong_with_a_store_while_messages_come_in(spark: SparkSession, tmp_path: Path) -> None:
     """Files are rolled, queues and index grow while they are read: what is there at one moment is proved."""
     ended = threading.Event()
+    batches = threading.Semaphore(0)  # a store that grows faster than it is read would never be done with
     with cluster(store_settings={"segment_bytes": 1 << 20, "message_bytes_max": 200_000}) as running:
 
         def send() -> None:
             with Producer("BUSY", nameserver=running.nameserver) as producer:
                 for number in itertools.count():
+                    batches.acquire()
                     if ended.is_set():
                         return
                     batch = [
@@ -184,13 +186,16 @@ def test_nothing_is_wrong_with_a_store_while_messages_come_in(spark: SparkSessio
             give_up_s = time.monotonic() + 100
             while len(seen) < 12 or len(set(seen)) < 5:  # how much is proved grows with every flush
                 assert time.monotonic() < give_up_s, seen
+                batches.release(50)
                 report = audit_store(in_this_process, running.store, chunk_bytes=20_000)
                 assert report.ok, report.table()
                 seen.append(report.facts.get("records", 0))
+            batches.release(200)
             report = audit(spark, running.store)
             assert report.ok, report.table()
         finally:
             ended.set()
+            batches.release()
             sender.join()
 
 
