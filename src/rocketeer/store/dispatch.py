@@ -1,8 +1,7 @@
 """From a stored message to everything derived from it: its consume queue, the index, features, held pulls.
 
-Whichever way a message comes into the log, it ends here, and what is derived from it is the same, with one exception:
-of bytes copied in runs, a dispatcher with `each_queue` sees at least the first of each queue since topics changed.
-Whoever brings a run has put its entries into their queues: all else is derived here.
+Whichever way a message comes into the log, it ends here, and what is derived from it is the same. Whoever brings a
+run has put its entries into their queues: all else is derived here.
 
     general append      apply(entries)     made by append from the messages
     copied log bytes    apply(entries)     made from the bytes; apply_run(...) for plain ones (`log_bytes_runs.py`)
@@ -59,8 +58,8 @@ class Dispatcher:
     pointing: bool = False
     """Every message that points to another one (its prepared offset is not 0): it commits or ends that one."""
     each_queue: bool = False
-    """Messages of every queue. Of sends that is each of them: none goes the compiled way then. Of log bytes copied in
-    runs it is at least the first of each queue since topics changed, which is what slaves need."""
+    """Every queue there is: at least its first message since topics changed, however often others follow. Slaves need
+    no more, and runs of copied bytes show it no more; no send goes the compiled way then."""
 
     def wants(self, entry: DispatchEntry) -> bool:
         return (
